@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the subcommands of aquifer-cli. Exit codes: 0 done or passed, 1 the thing asked for failed, 2 could not be run.
+ * Errors are one line on stderr: `aquifer-cli: WHERE: WHAT (what to do)`. With --json one object on stdout and nothing else;
+ * progress goes to stderr and only to a terminal. */
+#ifndef AQ_CLI_H
+#define AQ_CLI_H
+
+#include "aq/engine.h"
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_CANNOT = 2 };
+
+/** One option: `--name VALUE` (kind 's' string, 'u' uint32, 'f' float) or a flag (kind 'b' bool). */
+typedef struct cli_opt {
+    const char *name; /* "--tokens", or "-n" */
+    char kind;
+    void *dst;        /* const char **, uint32_t *, float *, bool * */
+} cli_opt;
+/** Parse argv[1..) into opts (ended by name NULL) and at most max_pos positional arguments. 0, or CLI_CANNOT with the error printed. */
+int cli_parse(int argc, char **argv, const cli_opt *, const char **pos, int max_pos, int *ret_n_pos);
+int cli_error(int exit_code, const char *where, const char *fmt, ...) AQ_PRINTF(3, 4); /* prints, returns exit_code */
+int cli_fail(const char *where, int rc, const aq_err *err);                           /* exit code for rc: IO on open = 2, else 1 */
+/** Read a whole file (at most max bytes). */
+int cli_read_file(const char *path, size_t max, aq_bytes *ret, aq_err *err);
+/** Runtime from AQ_CPU and --threads (0 = all). */
+int cli_rt(uint32_t n_threads, aq_rt **ret, aq_err *err);
+/** Tokens of an OLG1 file or of text with ids between white space. */
+int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err);
+
+int cli_info(int argc, char **argv);
+int cli_dequant(int argc, char **argv);
+int cli_tokenize(int argc, char **argv);
+int cli_detokenize(int argc, char **argv);
+int cli_render(int argc, char **argv);
+int cli_logits(int argc, char **argv);
+int cli_generate(int argc, char **argv);
+int cli_bench(int argc, char **argv);
+int cli_chat(int argc, char **argv);
+
+#endif
