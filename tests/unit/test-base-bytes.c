@@ -33,6 +33,21 @@ static void test_content(void)
     aq_bytes_clear(&b);
 }
 
+/* The NUL that vsnprintf writes has its place, whatever the length; the whole capacity may be written. */
+static void test_capacity(void)
+{
+    bool room = true;
+
+    for (int n = 0; n < 300; n++) {
+        aq_bytes b = {0};
+
+        room = room && aq_bytes_putf(&b, "%*s", n, "") == AQ_OK && b.n == (size_t)n && b.n < b.cap;
+        memset(b.p, 0, b.cap);
+        aq_bytes_clear(&b);
+    }
+    ok(room, "putf of every length up to 300");
+}
+
 static void test_limits(void)
 {
     uint8_t one[4] = {1, 2, 3, 4};
@@ -66,6 +81,7 @@ static int use(void *user)
 int main(void)
 {
     test_content();
+    test_capacity();
     test_limits();
     torture("bytes", use, NULL);
     return tap_done();

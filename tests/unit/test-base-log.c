@@ -87,7 +87,7 @@ static void test_small(void)
 /* ---- threads ---- */
 
 #define WRITERS 3
-#define EACH 6000
+#define EACH 40000
 static _Atomic int n_running;
 
 static void *write_lines(void *user)
@@ -134,6 +134,10 @@ static void test_threads(void)
         pthread_create(&t[i], NULL, write_lines, &names[i]);
     while (atomic_load(&n_running) > 0) {
         aq_log_tail(tail, sizeof tail);
+        /* The oldest line is the one that writers reach while it is read: look at it often, at all lines now and then. */
+        char *nl = strchr(tail, '\n');
+        if (nl && reads % 64 != 0)
+            nl[1] = 0;
         bad += bad_lines(tail);
         reads++;
     }
