@@ -40,14 +40,19 @@ system_kind() {
     fi
 }
 
-# Runs a command as root: directly, or by sudo.
+# need_root WHAT: ends with a message when this user cannot become root. As it may ask for a password, sudo is asked first.
+need_root() {
+    [ "$(id -u)" != 0 ] || return 0
+    command -v sudo >/dev/null || die "$1 needs root: install sudo, or run ./dev as root"
+    sudo -v || die "$1 needs root, and sudo refused"
+}
+
+# Runs a command as root, after need_root.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
-    elif command -v sudo >/dev/null; then
-        sudo -- "$@"
     else
-        die "this needs root, and there is no sudo. As root, run: $*"
+        sudo -n -- "$@"
     fi
 }
 
@@ -79,6 +84,7 @@ system_packages() {
         mapfile -t missing < <(comm -23 <(printf '%s\n' "${want[@]}" | sort) \
             <(dpkg-query -W -f='${db:Status-Status} ${Package}\n' 2>/dev/null | awk '$1 == "installed" { print $2 }' | sort -u))
         [ ${#missing[@]} -gt 0 ] || return 0
+        need_root "installing ${missing[*]}"
         say "installing ${#missing[@]} packages: ${missing[*]}"
         apt_install "${missing[@]}"
     else
@@ -87,6 +93,7 @@ system_packages() {
             rpm -q --quiet --whatprovides "$p" 2>/dev/null || missing+=("$p")
         done
         [ ${#missing[@]} -gt 0 ] || return 0
+        need_root "installing ${missing[*]}"
         say "installing ${#missing[@]} packages: ${missing[*]}"
         mkdir -p -- "$cache"
         logged "$cache/install.log" as_root dnf install -y "${missing[@]}" ||
@@ -114,6 +121,7 @@ root_make() {
     local root part lock mirror opts=() conf
     root=$(root_path)
     [ ! -d "$root" ] || return 0
+    need_root 'this Debian is older than 13, so the build runs in a Debian 13 root; making it'
     mkdir -p -- "$cache"
     exec {lock}>"$cache/root.lock"
     flock -n "$lock" || {
@@ -173,8 +181,7 @@ root_enter() {
     [ "$command" = exec ] || how+=(--pid --fork --kill-child)
     local as=()
     if [ "$(id -u)" != 0 ]; then
-        command -v sudo >/dev/null ||
-            die 'this Debian is older than 13, so the build runs in a Debian 13 root, and entering it needs root: install sudo, or run ./dev as root'
+        need_root 'this Debian is older than 13, so the build runs in a Debian 13 root; entering it'
         as=(sudo --)
     fi
     exec "${as[@]}" "${how[@]}" bash "$top/tools/dev/enter.sh" "${args[@]}" -e "HOME=$(readlink -f -- "$HOME")" -e AQ_DEV_INSIDE=1 \
