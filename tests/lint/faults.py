@@ -78,7 +78,8 @@ def tree_of(files):
 
 
 def broken(tree):
-    return {c.__name__[6:].replace('_', '-') for c in lint.CHECKS if isinstance(c(tree), list) and c(tree)}
+    found = {c.__name__[6:].replace('_', '-'): c(tree) for c in lint.CHECKS}
+    return {rule for rule, faults in found.items() if faults and not isinstance(faults, str)}
 
 
 def library_rules(room, code):

@@ -21,6 +21,8 @@ SUITES = ['unit', 'golden', 'contract', 'text', 'cli', 'lint', 'ui', 'data', 'fu
 MARKS = ['slow', 'load']
 QUICK_OUT = ['ui', 'integration', 'slow', 'load']
 
+NOTES_MAX = 30  # lines told of one failed case; the rest is in meson-logs/testlog.txt
+
 SAN_ENV = {
     'ASAN_OPTIONS': 'halt_on_error=1:abort_on_error=1:detect_leaks=1:detect_stack_use_after_return=1',
     'UBSAN_OPTIONS': 'halt_on_error=1:abort_on_error=1:print_stacktrace=1',
@@ -50,7 +52,10 @@ TAP_PLAN = re.compile(r'^1\.\.(\d+)\s*(?:#\s*skip\S*\s*(.*))?$', re.IGNORECASE)
 
 
 def tap_cases(text):
-    """The cases of a TAP output as (name, 'pass'|'fail'|'skip', reason); None when it is not TAP."""
+    """The cases of a TAP output as (name, 'pass'|'fail'|'skip', reason); None when it is not TAP.
+
+    The reason of a failed case is the comment lines below it.
+    """
     cases, plan = [], None
     for line in text.splitlines():
         m = TAP_PLAN.match(line)
@@ -61,6 +66,8 @@ def tap_cases(text):
             continue
         m = TAP_LINE.match(line)
         if not m:
+            if line.startswith('#') and cases and cases[-1][1] == 'fail':
+                cases[-1] = cases[-1][:2] + ((cases[-1][2] + '\n' + line[1:].strip()).strip(),)
             continue
         name, what, reason = m.group(3), 'fail' if m.group(1) else 'pass', ''
         d = TAP_DIRECTIVE.search(name)
@@ -130,7 +137,8 @@ class Totals:
             self.passed += 1
         elif what == 'fail':
             self.failed += 1
-            print('FAIL  %s%s' % (where, ': ' + reason if reason else ''))
+            notes = reason.splitlines()
+            print('FAIL  ' + '\n      '.join([where] + notes[:NOTES_MAX] + ['…'] * (len(notes) > NOTES_MAX)))
         else:
             listed = any(fnmatch.fnmatchcase(where, p) and fnmatch.fnmatchcase(reason, r) for p, r in self.rules)
             print('SKIP  %s: %s%s' % (where, reason, '' if listed else '   (not in tests/skips.txt)'))
