@@ -9,7 +9,7 @@
 
 struct aq_rt {
     aq_pool *pool;
-    const aq_kern *kern;
+    const aq_isa *isa;
 };
 /** As aq_mem_free_bytes, with the two files and the cgroup mount point given (tests). 0 when nothing can be read. */
 uint64_t aq_mem_free_from(const char *meminfo, const char *proc_cgroup, const char *cgroup_mount);

@@ -8,8 +8,8 @@ int aq_rt_new(const aq_rt_cfg *cfg, aq_rt **ret, aq_err *err)
     if (!cfg)
         cfg = &dflt;
     const char *path = cfg->cpu_path && *cfg->cpu_path ? cfg->cpu_path : NULL;
-    const aq_kern *kern = aq_cpu_kern(path);
-    if (!kern) {
+    const aq_isa *isa = aq_isa_find(path);
+    if (!isa) {
         AQ_AUTO(aq_bytes_clear) aq_bytes list = {0};
         for (const char *const *p = aq_cpu_paths(); *p; p++)
             if (aq_bytes_putf(&list, "%s%s", list.n ? ", " : "", *p) < 0)
@@ -21,7 +21,7 @@ int aq_rt_new(const aq_rt_cfg *cfg, aq_rt **ret, aq_err *err)
     AQ_AUTO(aq_rt_free) aq_rt *rt = calloc(1, sizeof *rt);
     if (!rt)
         return aq_fail(err, AQ_E_NOMEM, "no memory for the runtime");
-    rt->kern = kern;
+    rt->isa = isa;
     int rc = aq_pool_new(cfg->n_threads, cfg->pin, cfg->nice, &rt->pool, err);
     if (rc < 0)
         return rc;
@@ -44,7 +44,7 @@ uint32_t aq_rt_threads(const aq_rt *rt)
 
 const char *aq_rt_cpu_path(const aq_rt *rt)
 {
-    return rt->kern->name;
+    return rt->isa->name;
 }
 
 const char *aq_cuda_state(const char **ret_text)

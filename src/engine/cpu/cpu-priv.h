@@ -6,10 +6,10 @@
 #include "aq/engine.h"
 
 /** Kernels of one instruction set. A path's bits may differ from another path's; within a path a row's bits depend on nothing else. */
-typedef struct aq_kern {
+typedef struct aq_isa {
     const char *name;
-} aq_kern;
+} aq_isa;
 /** The table of a path, NULL when this build or this CPU does not have it. name NULL = the best. */
-const aq_kern *aq_cpu_kern(const char *name);
+const aq_isa *aq_isa_find(const char *name);
 
 #endif

@@ -33,27 +33,27 @@ static bool have_avx2(void)
 }
 #endif
 
-static const aq_kern kern_c = {.name = "c"};
+static const aq_isa isa_c = {.name = "c"};
 #if defined(__x86_64__)
-static const aq_kern kern_avx2 = {.name = "avx2"};
+static const aq_isa isa_avx2 = {.name = "avx2"};
 #endif
 
 #define N_PATH 2u
-static uint32_t kerns(const aq_kern *ret[N_PATH]) /* best last */
+static uint32_t isas(const aq_isa *ret[N_PATH]) /* best last */
 {
     uint32_t n = 0;
-    ret[n++] = &kern_c;
+    ret[n++] = &isa_c;
 #if defined(__x86_64__)
     if (have_avx2())
-        ret[n++] = &kern_avx2;
+        ret[n++] = &isa_avx2;
 #endif
     return n;
 }
 
-const aq_kern *aq_cpu_kern(const char *name)
+const aq_isa *aq_isa_find(const char *name)
 {
-    const aq_kern *k[N_PATH];
-    uint32_t n = kerns(k);
+    const aq_isa *k[N_PATH];
+    uint32_t n = isas(k);
     if (!name)
         return k[n - 1];
     for (uint32_t i = 0; i < n; i++)
@@ -66,8 +66,8 @@ const char *const *aq_cpu_paths(void)
 {
     /* one constant list per number of paths that this CPU has: each set includes the ones before it */
     static const char *const list[N_PATH][N_PATH + 1] = {{"c", NULL}, {"c", "avx2", NULL}};
-    const aq_kern *k[N_PATH];
-    return list[kerns(k) - 1];
+    const aq_isa *k[N_PATH];
+    return list[isas(k) - 1];
 }
 
 /* ---- which CPUs ---- */
