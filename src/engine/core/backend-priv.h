@@ -10,7 +10,7 @@
 
 #define AQ_BACKEND_ABI 1u
 
-struct aq_kern;
+struct aq_blocks;
 typedef struct aq_backend {
     uint32_t abi, size;
     char hash[33];
@@ -40,7 +40,7 @@ typedef struct aq_backend {
     void (*drop_state)(void *s);
     void (*drop)(void *w);
     uint64_t (*bytes)(const void *w, const void *s); /* held now; either may be NULL */
-    const struct aq_kern *kern;     /* its operations, for tests; NULL when it is not built on forward-priv.h */
+    const struct aq_blocks *blocks;     /* its operations, for tests; NULL when it is not built on forward-priv.h */
 } aq_backend;
 
 extern const aq_backend aq_backend_reference;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the backends that compute in host memory share: a walk over the descriptor table that calls a backend's operations.
  *
- *   aq_kern    the operations of a backend, a const table: matrices in its own layout, products, attention, experts
+ *   aq_blocks    the blocks of a backend, a const table: matrices in its own layout, products, attention, experts
  *   aq_net     loaded weights of layers [l0, l1), of the ends and of the draft layer          (forward.c, net.c)
  *   aq_state   KV pages, recurrent store and scratch of one stage                              (state.c over state/seqmap.c)
  *   aq_route   top-k router                                                                    (route.c)
- *   aq_op_*    scalar f32 operations; a table may point at them where it has nothing better    (ops.c)
+ *   aq_scalar_*    scalar f32 operations; a table may point at them where it has nothing better    (scalar.c)
  *
- * A backend is its aq_kern and a load function of one line; AQ_NET_BACKEND fills in the rest.
+ * A backend is its aq_blocks and a load function of one line; AQ_NET_BACKEND fills in the rest.
  *
  * Row-invariance: every operation computes a row from that row, its position and its seq's state alone, with one order of additions
  * whatever n is, so that windows may be cut anywhere and threads may share the rows in any way. The walk itself only groups rows.
@@ -88,7 +88,7 @@ typedef struct aq_delta {
     float *o;               /* [n][n_vh][d] */
 } aq_delta;
 
-typedef struct aq_kern {
+typedef struct aq_blocks {
     const char *name;
     /* A context per net: pool, scratch, chosen path. */
     int (*open)(aq_rt *, const aq_model *, void **ret_ctx, aq_err *);
@@ -114,15 +114,15 @@ typedef struct aq_kern {
     void (*attend)(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run, const float *q, float *out);
     void (*swiglu)(void *ctx, const float *gate, const float *up, size_t n, float *y); /* y = silu(gate) ⊙ up; y may be gate */
     void (*delta)(void *ctx, const aq_delta *); /* the step form, row by row, for any n */
-} aq_kern;
+} aq_blocks;
 
 /* Scalar operations, double accumulators, any host. ctx is not looked at. */
-void aq_op_norm(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps, float *y);
-void aq_op_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot, int kind, const float *cs);
-void aq_op_kv_put(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k, const float *v);
-void aq_op_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run, const float *q, float *out);
-void aq_op_swiglu(void *ctx, const float *gate, const float *up, size_t n, float *y);
-void aq_op_delta(void *ctx, const aq_delta *);
+void aq_scalar_norm(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps, float *y);
+void aq_scalar_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot, int kind, const float *cs);
+void aq_scalar_kv_put(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k, const float *v);
+void aq_scalar_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run, const float *q, float *out);
+void aq_scalar_swiglu(void *ctx, const float *gate, const float *up, size_t n, float *y);
+void aq_scalar_delta(void *ctx, const aq_delta *);
 
 /* ---- router ------------------------------------------------------------------------------------------------------------ */
 
@@ -141,7 +141,7 @@ typedef struct aq_net_layer {
 typedef struct aq_net {
     aq_rt *rt;
     const aq_model *model;
-    const aq_kern *kern;
+    const aq_blocks *blocks;
     void *ctx;
     uint32_t l0, l1, flags;
     aq_net_layer *layer;    /* [l1 - l0], layer l at l - l0 */
@@ -156,7 +156,7 @@ typedef struct aq_net {
 #define AQ_PLACE_EXPERTS 0x80000000u
 /** Bytes that load will read, for progress->total. */
 uint64_t aq_net_load_bytes(const aq_model *, const aq_place *, uint32_t l0, uint32_t l1);
-int aq_net_load(const aq_kern *, aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, uint32_t l0, uint32_t l1, aq_progress *,
+int aq_net_load(const aq_blocks *, aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, uint32_t l0, uint32_t l1, aq_progress *,
                 void **ret_w, aq_err *);
 
 /* The rest of aq_backend; contracts there. */
@@ -173,13 +173,13 @@ void aq_net_drop_state(void *s);
 void aq_net_drop(void *w);
 uint64_t aq_net_bytes(const void *w, const void *s);
 
-/** const aq_backend aq_backend_x = AQ_NET_BACKEND("x", x_load, &x_kern); x_load calls aq_net_load(&x_kern, …). */
-#define AQ_NET_BACKEND(name_, load_, kern_)                                                                                        \
+/** const aq_backend aq_backend_x = AQ_NET_BACKEND("x", x_load, &x_blocks); x_load calls aq_net_load(&x_blocks, …). */
+#define AQ_NET_BACKEND(name_, load_, blocks_)                                                                                        \
     {                                                                                                                              \
         .abi = AQ_BACKEND_ABI, .size = sizeof(aq_backend), .hash = "built-in", .name = name_, .load = load_,                       \
         .state = aq_net_state, .apply = aq_net_apply, .forward = aq_net_forward, .embed = aq_net_embed, .head = aq_net_head,       \
         .draft = aq_net_draft, .host = aq_net_host, .sync = aq_net_sync, .drop_state = aq_net_drop_state, .drop = aq_net_drop,     \
-        .bytes = aq_net_bytes, .kern = kern_,                                                                                      \
+        .bytes = aq_net_bytes, .blocks = blocks_,                                                                                      \
     }
 
 #endif
