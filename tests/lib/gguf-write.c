@@ -43,13 +43,13 @@ static void put_f32(gw *w, aq_bytes *b, float f)
     put_le(w, b, u, 4);
 }
 
-/** Normal halves only: enough for scales and weights. */
+/** Cut, not rounded; below 2^-14 in units of 2^-24. */
 static void put_f16(gw *w, aq_bytes *b, float f)
 {
     uint32_t u;
     memcpy(&u, &f, 4);
     uint32_t sign = u >> 16 & 0x8000, mag = u & 0x7fffffff;
-    put_le(w, b, mag < 0x38800000 ? sign : sign | ((mag >> 13) - (112 << 10)), 2);
+    put_le(w, b, sign | (mag < 0x38800000 ? (uint32_t)(fabsf(f) * 0x1p24f) : (mag >> 13) - (112 << 10)), 2);
 }
 
 static void put_str(gw *w, aq_bytes *b, const char *s)
