@@ -88,7 +88,7 @@ int aq_eval_rows(aq_eval *e, const int32_t *tok, uint32_t n, bool last_only, flo
         rc = e->be->head(e->w, e->y, n, NULL, ret_hidden, err);
         if (rc == 0)
             rc = e->be->head(e->w, e->y + (size_t)(n - 1) * e->model->info.row_f32, 1, ret_logits, NULL, err);
-    } else
+    } else if (ret_logits || ret_hidden)
         rc = e->be->head(e->w, e->y, n_back, ret_logits, ret_hidden, err);
     return rc < 0 ? rc : e->be->sync(e->w, err);
 }
