@@ -21,7 +21,7 @@ static int kv_type(const char *name, uint32_t *ret)
 int cli_eval_open(cli_eval *e, const char *path, const char *backend, const char *kv, uint32_t n_threads, uint32_t n_ctx, uint32_t max_rows)
 {
     aq_err err = {0};
-    uint32_t type;
+    uint32_t type = AQ_KV_F16;
     *e = (cli_eval){0};
     e->backend = backend ? backend : "cpu";
     e->kv = kv ? kv : !strcmp(e->backend, "reference") ? "f32" : "f16";
