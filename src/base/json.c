@@ -550,7 +550,7 @@ static int quote(aq_bytes *b, const char *text, size_t n)
         }
         i += len;
     }
-    if (rc == AQ_OK)
+    if (rc == AQ_OK && run < n)
         rc = aq_bytes_put(b, text + run, n - run);
     return rc == AQ_OK ? aq_bytes_puts(b, "\"") : rc;
 }
