@@ -40,7 +40,7 @@ static int line(void *user, const aq_json *in, aq_bytes *out, aq_err *err)
         }
     }
     if (rc >= 0 && !j->pieces && (rc = aq_bytes_puts(out, "{\"text\":")) >= 0)
-        rc = aq_json_quote(out, text.n ? (const char *)text.p : "", text.n);
+        rc = cli_put_quoted(out, text.n ? (const char *)text.p : "", text.n);
     return rc < 0 ? rc : aq_bytes_puts(out, j->pieces ? "]}" : "}");
 }
 

@@ -14,6 +14,24 @@ int cli_put_ids(aq_bytes *out, const aq_toks *t)
     return rc < 0 ? rc : aq_bytes_puts(out, "]}");
 }
 
+int cli_put_quoted(aq_bytes *out, const char *p, size_t n)
+{
+    AQ_AUTO(aq_bytes_clear) aq_bytes q = {0};
+    int rc = aq_json_quote(&q, p, n);
+
+    for (size_t i = 0; rc >= 0 && i < q.n;) {
+        uint32_t cp, len = aq_utf8_next((const char *)q.p + i, q.n - i, &cp, NULL);
+        if (cp < 0x7F)
+            rc = aq_bytes_put(out, q.p + i, 1);
+        else if (cp < 0x10000)
+            rc = aq_bytes_putf(out, "\\u%04x", cp);
+        else
+            rc = aq_bytes_putf(out, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10), 0xDC00 + ((cp - 0x10000) & 0x3FF));
+        i += len;
+    }
+    return rc;
+}
+
 int cli_put_json(aq_bytes *out, const aq_json *j)
 {
     int rc;

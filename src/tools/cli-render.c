@@ -35,7 +35,7 @@ static int line(void *user, const aq_json *in, aq_bytes *out, aq_err *err)
     aq_rendered r = {0};
     if ((rc = aq_render(j->m, j->tmpl, j->n_tmpl, (const char *)vars.p, vars.n, &r, err)) < 0)
         return rc;
-    if ((rc = aq_bytes_puts(out, "{\"output\":")) >= 0 && (rc = aq_json_quote(out, r.text.n ? (const char *)r.text.p : "", r.text.n)) >= 0)
+    if ((rc = aq_bytes_puts(out, "{\"output\":")) >= 0 && (rc = cli_put_quoted(out, r.text.n ? (const char *)r.text.p : "", r.text.n)) >= 0)
         rc = aq_bytes_puts(out, ",\"user_spans\":[");
     for (uint32_t i = 0; rc >= 0 && i < r.n_user; i++)
         rc = aq_bytes_putf(out, "%s[%u,%u]", i ? "," : "", r.user[i].start, r.user[i].end);
