@@ -3,7 +3,7 @@
  *
  *   aq_blocks    the blocks of a backend, a const table: matrices in its own layout, products, attention, experts
  *   aq_net     loaded weights of layers [l0, l1), of the ends and of the draft layer          (forward.c, net.c)
- *   aq_state   KV pages, recurrent store and scratch of one stage                              (state.c over state/seqmap.c)
+ *   aq_state   KV pages, recurrent store and scratch of one stage                              (forward.c over state/store.c)
  *   aq_route   top-k router                                                                    (route.c)
  *   aq_scalar_*    scalar f32 operations; a table may point at them where it has nothing better    (scalar.c)
  *
@@ -124,6 +124,17 @@ void aq_scalar_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *
 void aq_scalar_swiglu(void *ctx, const float *gate, const float *up, size_t n, float *y);
 void aq_scalar_delta(void *ctx, const aq_delta *);
 
+/** A delta-net block's inner part for rows of one seq: convolution over q|k|v with its history, SiLU, L2 norms, and the recurrence.
+ * Used by windows and by rewind, so that both give the same bits. qkv [n][C] before the convolution (C = 2 n_kh d + n_vh d);
+ * tail [conv_k - 1][C] are the rows before; s as in aq_delta. *_out may equal *_in. tmp [n][C]; o [n][n_vh][d]. */
+struct aq_net_layer;
+void aq_delta_run(const aq_blocks *, void *ctx, const struct aq_net_layer *, uint32_t n, const float *qkv, const float *decay,
+                  const float *beta, const float *tail_in, float *tail_out, const float *s_in, float *s_out, float eps, float *tmp, float *o);
+static inline uint32_t aq_delta_width(const aq_layer *d) /* C */
+{
+    return (2 * d->n_kh + d->n_vh) * d->d_state;
+}
+
 /* ---- router ------------------------------------------------------------------------------------------------------------ */
 
 /** Choose d->n_used experts of each row by its scores: expert, w [n][n_used], best first, ties to the lower id. Softmax over all
@@ -149,6 +160,7 @@ typedef struct aq_net {
     bool tied;
     aq_mat embd, out;       /* with the ends; out is a copy of embd when tied */
     float *out_norm, *rope_freqs;
+    uint32_t n_rope_freqs;
     uint64_t bytes;         /* of all weights held */
 } aq_net;
 
@@ -172,6 +184,15 @@ int aq_net_sync(void *w, aq_err *);
 void aq_net_drop_state(void *s);
 void aq_net_drop(void *w);
 uint64_t aq_net_bytes(const void *w, const void *s);
+
+/* ---- experts (expert/dispatch.c) ---- */
+
+/** parts [n][k][n_embd]: the weighted experts of each row, by the net's own (n_hosts 0) or by the hosts, each slot by the first host
+ * that has it resident; a host that is GONE is left out and its slots go to the next. INVAL when nobody holds an expert. */
+int aq_experts_run(aq_net *, uint32_t layer, const aq_expert_host *const *hosts, uint32_t n_hosts, uint32_t n, const float *x,
+                   const int32_t *expert, const float *w, float *parts, aq_err *) AQ_MUST;
+/** y [n][dim] = the k parts of each row, added in slot order. expert may be NULL; slots with expert < 0 are left out. */
+void aq_parts_add(const float *parts, const int32_t *expert, uint32_t n, uint32_t k, uint32_t dim, float *y);
 
 /** const aq_backend aq_backend_x = AQ_NET_BACKEND("x", x_load, &x_blocks); x_load calls aq_net_load(&x_blocks, …). */
 #define AQ_NET_BACKEND(name_, load_, blocks_)                                                                                        \

@@ -64,32 +64,32 @@ static float kv_val(const aq_kv *kv, const void *p, uint32_t i)
     return kv->type == AQ_KV_F32 ? ((const float *)p)[i] : aq_f16_to_f32(((const uint16_t *)p)[i]);
 }
 
-/* One head of one row. Two passes over the entries, no score buffer: the largest score first, then weights and values. */
+/* One head of one row: one pass over the entries, what is summed so far shrinks when a larger score comes. */
 static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page, uint32_t lo, uint32_t hi, uint32_t g, const float *q,
                         float *out)
 {
-    double top = -INFINITY, sum = 0, acc[64];
+    double acc[512];
     for (uint32_t v0 = 0; v0 < kv->d_v; v0 += AQ_LEN(acc)) { /* a slice of the values at a time */
         uint32_t nv = AQ_MIN(kv->d_v - v0, (uint32_t)AQ_LEN(acc));
-        for (uint32_t pass = v0 == 0 ? 0 : 1; pass < 2; pass++) {
-            sum = 0;
-            memset(acc, 0, sizeof(acc));
-            for (uint32_t t = lo; t < hi; t++) {
-                const void *k = aq_kv_k(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK);
-                double s = 0;
-                for (uint32_t i = 0; i < kv->d_k; i++)
-                    s += (double)q[i] * kv_val(kv, k, i);
-                s *= d->score_scale;
-                if (pass == 0) {
-                    top = s > top ? s : top;
-                    continue;
-                }
-                double p = exp(s - top);
-                const void *v = aq_kv_v(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK);
-                sum += p;
+        double top = -INFINITY, sum = 0;
+        memset(acc, 0, sizeof(acc));
+        for (uint32_t t = lo; t < hi; t++) {
+            const void *k = aq_kv_k(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK), *v = aq_kv_v(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK);
+            double s = 0;
+            for (uint32_t i = 0; i < kv->d_k; i++)
+                s += (double)q[i] * kv_val(kv, k, i);
+            s *= d->score_scale;
+            if (s > top) {
+                double shrink = exp(top - s);
                 for (uint32_t i = 0; i < nv; i++)
-                    acc[i] += p * kv_val(kv, v, v0 + i);
+                    acc[i] *= shrink;
+                sum *= shrink;
+                top = s;
             }
+            double p = exp(s - top);
+            sum += p;
+            for (uint32_t i = 0; i < nv; i++)
+                acc[i] += p * kv_val(kv, v, v0 + i);
         }
         for (uint32_t i = 0; i < nv; i++)
             out[v0 + i] = (float)(acc[i] / sum);

@@ -278,7 +278,7 @@ static int page_take(aq_seqmap *m, uint32_t *ret, aq_err *err)
 /* Pages for n more tokens; on failure s may hold pages beyond its length, which the caller trims. */
 static int seq_grow(aq_seqmap *m, seq *s, uint32_t n, aq_err *err)
 {
-    uint32_t n_page = PAGES(s->len + n), part = s->len % AQ_PAGE_TOK, page;
+    uint32_t n_page = PAGES(s->len + n), part = s->len % AQ_PAGE_TOK, page = 0;
     int rc = table_reserve(s, n_page, err);
     if (rc < 0)
         return rc;
