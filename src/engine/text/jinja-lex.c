@@ -24,7 +24,8 @@ typedef struct lexer {
 
 static int no_mem(lexer *x)
 {
-    return aq_fail(x->err, AQ_E_NOMEM, "template: out of memory in line %u", x->line);
+    return aq_fail(x->err, aq_jx_no_mem(x->arena, 4096, AQ_TMPL_PARSE_BYTES_MAX), "template line %u: there is not enough memory for the template",
+                   x->line);
 }
 
 static int put(lexer *x, jx_tok t)

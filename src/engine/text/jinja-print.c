@@ -127,7 +127,7 @@ void aq_jx_float_text(double f, char out[40])
             memcpy(o, d + 1, (size_t)n - 1);
             o += n - 1;
         }
-        snprintf(o, 8, "e%c%02d", exp < 0 ? '-' : '+', abs(exp));
+        snprintf(o, 12, "e%c%02d", exp < 0 ? '-' : '+', abs(exp) % 1000);
         return;
     }
     if (exp < 0) {

@@ -124,6 +124,12 @@ struct aq_tmpl {
     uint32_t n_sym, cap_sym;
 };
 
+/** Why an arena with this limit did not give n bytes: LIMIT or NOMEM. */
+static inline int aq_jx_no_mem(const aq_arena *a, size_t n, size_t limit)
+{
+    return n > limit || aq_arena_used(a) + n + 16 > limit ? AQ_E_LIMIT : AQ_E_NOMEM;
+}
+
 /** Tokens of a template, the last one T_EOF; in the arena. FORMAT, LIMIT, NOMEM. */
 int aq_jx_lex(aq_arena *, const char *src, size_t n, jx_tok **ret, uint32_t *ret_n, aq_err *);
 int aq_jx_parse(aq_tmpl *, const jx_tok *tok, uint32_t n, aq_err *);
@@ -192,15 +198,20 @@ void aq_jx_exec(jx *, const jx_node *, jx_buf *out);
 jv aq_jx_call(jx *, jv callee, const jx_args *);
 jv aq_jx_call_func(jx *, const jx_func *, jv self, const jx_args *);
 void aq_jx_set(jx *, uint32_t sym, jv);
-/** Attribute or item as templates see them: item first for [], attribute first for the dot. */
-jv aq_jx_attr(jx *, jv obj, const char *name, const jx_node *at);
-jv aq_jx_item(jx *, jv obj, jv key, const jx_node *at);
-jv aq_jx_binary(jx *, int op, jv a, jv b);
 bool aq_jx_enter(jx *); /* one level deeper and one step; false on a limit or after an error */
 static inline void aq_jx_leave(jx *x)
 {
     x->depth--;
 }
+
+/* jinja-op.c */
+jv aq_jx_undefined(jx *, jv); /* an undefined value was used where one is needed: the error */
+jv aq_jx_binary(jx *, int op, jv a, jv b);
+bool aq_jx_compare(jx *, int op, jv a, jv b);
+jv aq_jx_concat(jx *, jv a, jv b); /* strings */
+/** Attribute or item as templates see them: item first for [], attribute first for the dot. */
+jv aq_jx_attr(jx *, jv obj, const char *name, const jx_node *at);
+jv aq_jx_item(jx *, jv obj, jv key, const jx_node *at);
 
 /* jinja-value.c: making values */
 void aq_jx_fail(jx *, int code, const char *fmt, ...) AQ_PRINTF(3, 4); /* the first one counts; adds the line */

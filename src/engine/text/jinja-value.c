@@ -26,7 +26,9 @@ void *aq_jx_alloc(jx *x, size_t n)
 {
     void *m = x->rc ? NULL : aq_arena_alloc(x->arena, n);
 
-    if (!m)
+    if (!m && aq_jx_no_mem(x->arena, n, AQ_TMPL_MEM_BYTES_MAX) == AQ_E_NOMEM)
+        aq_jx_fail(x, AQ_E_NOMEM, "out of memory");
+    else if (!m)
         aq_jx_fail(x, AQ_E_LIMIT, "rendering needs more than the %u MiB of memory it may have", AQ_TMPL_MEM_BYTES_MAX >> 20);
     return m;
 }

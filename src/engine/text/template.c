@@ -20,13 +20,14 @@ int aq_tmpl_new(const char *src, size_t n, aq_tmpl **ret, aq_err *err)
         if (bad || (cp >= 0xD800 && cp < 0xE000) || !cp)
             return aq_fail(err, AQ_E_FORMAT, "template: byte %zu is not UTF-8 text", i - 1);
     }
-    if (!(t = calloc(1, sizeof *t)) || !(t->arena = aq_arena_new(256 * (size_t)AQ_TMPL_BYTES_MAX)))
+    if (!(t = calloc(1, sizeof *t)) || !(t->arena = aq_arena_new(AQ_TMPL_PARSE_BYTES_MAX)))
         return aq_fail(err, AQ_E_NOMEM, "template: out of memory");
     if ((rc = aq_jx_lex(t->arena, src, n, &tok, &n_tok, err)) < 0 || (rc = aq_jx_parse(t, tok, n_tok, err)) < 0)
         return rc;
     for (size_t i = 0; i < 4; i++)
         if (aq_jx_sym(t, (const char *const[]){"loop", "caller", "varargs", "kwargs"}[i]) == UINT32_MAX)
-            return aq_fail(err, AQ_E_LIMIT, "template: more than %u variables", AQ_TMPL_SYMS_MAX);
+            return aq_fail(err, t->n_sym == AQ_TMPL_SYMS_MAX ? AQ_E_LIMIT : aq_jx_no_mem(t->arena, 4096, AQ_TMPL_PARSE_BYTES_MAX),
+                           "template: more than %u variables, or not enough memory", AQ_TMPL_SYMS_MAX);
     *ret = AQ_STEAL(t);
     return 0;
 }

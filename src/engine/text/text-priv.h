@@ -13,6 +13,7 @@
 #define AQ_VOCAB_MERGE_MAX (1u << 22)    /* merges of a vocabulary */
 #define AQ_VOCAB_PIECE_BYTES_MAX 65536u  /* one token's text */
 #define AQ_TMPL_BYTES_MAX (1u << 20)     /* template source */
+#define AQ_TMPL_PARSE_BYTES_MAX (256u << 20) /* what a parsed template may take */
 #define AQ_TMPL_NODE_DEPTH_MAX 200u      /* nesting of the source */
 #define AQ_TMPL_SYMS_MAX 4096u           /* different variable names in the source */
 #define AQ_TMPL_DEPTH_MAX 1500u          /* nesting of evaluation: macro calls, loops, values; a rendering needs up to 1 MiB of stack */
