@@ -30,12 +30,15 @@ static int line(void *user, const aq_json *in, aq_bytes *out, aq_err *err)
         return aq_fail(err, AQ_E_INVAL, "\"ids\" is not there as an array");
     for (const aq_json *c = ids->n ? ids->item : NULL; c && rc >= 0; c = c->next) {
         uint32_t n;
-        const char *p = c->kind == AQ_JSON_INT && c->i >= 0 && c->i <= INT32_MAX ? aq_token_piece(j->m, (int32_t)c->i, &n) : NULL;
+        const char *p = c->kind == AQ_JSON_INT && c->i >= 0 && c->i <= INT32_MAX
+                            ? aq_token_piece(j->m, (int32_t)c->i, &n)
+                            : NULL;
         if (!p)
             return aq_fail(err, AQ_E_INVAL, "\"ids\" has a value that is no token of this model");
         if (!j->pieces) {
             rc = aq_bytes_put(&text, p, n);
-        } else if ((rc = aq_bytes_puts(out, c == ids->item ? "\"" : ",\"")) >= 0 && (rc = put_hex(out, p, n)) >= 0) {
+        } else if ((rc = aq_bytes_puts(out, c == ids->item ? "\"" : ",\"")) >= 0 &&
+                   (rc = put_hex(out, p, n)) >= 0) {
             rc = aq_bytes_puts(out, "\"");
         }
     }
@@ -64,6 +67,8 @@ int cli_detokenize(int argc, char **argv)
     if (rc)
         return rc;
     if (!path || !jsonl)
-        return cli_error(CLI_CANNOT, "detokenize", "a model and --jsonl are wanted (aquifer-cli detokenize MODEL --jsonl < LINES)");
+        return cli_error(
+            CLI_CANNOT, "detokenize",
+            "a model and --jsonl are wanted (aquifer-cli detokenize MODEL --jsonl < LINES)");
     return cli_text_model(path, pieces ? with_pieces : as_text);
 }

@@ -26,7 +26,8 @@ int cli_put_quoted(aq_bytes *out, const char *p, size_t n)
         else if (cp < 0x10000)
             rc = aq_bytes_putf(out, "\\u%04x", cp);
         else
-            rc = aq_bytes_putf(out, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10), 0xDC00 + ((cp - 0x10000) & 0x3FF));
+            rc = aq_bytes_putf(out, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10),
+                               0xDC00 + ((cp - 0x10000) & 0x3FF));
         i += len;
     }
     return rc;
@@ -37,13 +38,19 @@ int cli_put_json(aq_bytes *out, const aq_json *j)
     int rc;
 
     switch (j->kind) {
-    case AQ_JSON_NULL: return aq_bytes_puts(out, "null");
-    case AQ_JSON_FALSE: return aq_bytes_puts(out, "false");
-    case AQ_JSON_TRUE: return aq_bytes_puts(out, "true");
+    case AQ_JSON_NULL:
+        return aq_bytes_puts(out, "null");
+    case AQ_JSON_FALSE:
+        return aq_bytes_puts(out, "false");
+    case AQ_JSON_TRUE:
+        return aq_bytes_puts(out, "true");
     case AQ_JSON_INT:
-    case AQ_JSON_NUM: return aq_bytes_put(out, j->raw, j->raw_n);
-    case AQ_JSON_STR: return aq_json_quote(out, j->str, j->n);
-    default: break;
+    case AQ_JSON_NUM:
+        return aq_bytes_put(out, j->raw, j->raw_n);
+    case AQ_JSON_STR:
+        return aq_json_quote(out, j->str, j->n);
+    default:
+        break;
     }
     if ((rc = aq_bytes_puts(out, j->kind == AQ_JSON_ARR ? "[" : "{")) < 0)
         return rc;
@@ -71,7 +78,8 @@ static int answer(const char *text, size_t n, cli_line_cb cb, void *user, aq_byt
         return 0;
     out->n = 0;
     const char *why = err.code ? err.text : aq_status_text(rc);
-    if (aq_bytes_puts(out, "{\"error\":") < 0 || aq_json_quote(out, why, strlen(why)) < 0 || aq_bytes_puts(out, "}") < 0)
+    if (aq_bytes_puts(out, "{\"error\":") < 0 || aq_json_quote(out, why, strlen(why)) < 0 ||
+        aq_bytes_puts(out, "}") < 0)
         return -AQ_E_NOMEM;
     return 1;
 }
@@ -90,7 +98,8 @@ int cli_jsonl(cli_line_cb cb, void *user)
         if (!n)
             continue;
         if (n > (ssize_t)CLI_LINE_MAX_BYTES)
-            return cli_error(CLI_FAILED, "stdin", "a line has more than %u bytes", CLI_LINE_MAX_BYTES);
+            return cli_error(CLI_FAILED, "stdin", "a line has more than %u bytes",
+                             CLI_LINE_MAX_BYTES);
         int rc = answer(text, (size_t)n, cb, user, &out);
         if (rc < 0)
             return cli_error(CLI_FAILED, "stdin", "out of memory for a line of %zd bytes", n);
@@ -111,7 +120,8 @@ int cli_text_model(const char *path, cli_line_cb cb)
     aq_err err = {0};
     int rc;
 
-    if ((rc = cli_rt(1, &rt, &err)) < 0 || (rc = aq_model_open(rt, path, AQ_OPEN_VOCAB, &m, NULL, &err)) < 0)
+    if ((rc = cli_rt(1, &rt, &err)) < 0 ||
+        (rc = aq_model_open(rt, path, AQ_OPEN_VOCAB, &m, NULL, &err)) < 0)
         return cli_fail(path, rc, &err);
     const aq_model_info *info = aq_model_get_info(m);
     if (info->tok_refused)

@@ -13,8 +13,11 @@ typedef int (*cli_line_cb)(void *user, const aq_json *in, aq_bytes *out, aq_err 
 int cli_jsonl(cli_line_cb, void *user);
 /** Open a model for its vocabulary and answer the lines with it as user. */
 int cli_text_model(const char *path, cli_line_cb);
-int cli_put_ids(aq_bytes *out, const aq_toks *);      /* {"ids":[…]} */
-int cli_put_quoted(aq_bytes *out, const char *, size_t n); /* a JSON string in ASCII: line separators of any kind stay within a line */
-int cli_put_json(aq_bytes *out, const aq_json *);     /* a parsed value as text again, numbers as they were written */
+int cli_put_ids(aq_bytes *out, const aq_toks *); /* {"ids":[…]} */
+int cli_put_quoted(
+    aq_bytes *out, const char *,
+    size_t n); /* a JSON string in ASCII: line separators of any kind stay within a line */
+int cli_put_json(aq_bytes *out,
+                 const aq_json *); /* a parsed value as text again, numbers as they were written */
 
 #endif

@@ -13,7 +13,6 @@ typedef struct job {
     bool ids;
 } job;
 
-
 static int line(void *user, const aq_json *in, aq_bytes *out, aq_err *err)
 {
     const job *j = user;
@@ -27,7 +26,8 @@ static int line(void *user, const aq_json *in, aq_bytes *out, aq_err *err)
         return rc;
     if (j->ids) {
         aq_toks toks = {0};
-        if ((rc = aq_render_tokens(j->m, j->tmpl, j->n_tmpl, (const char *)vars.p, vars.n, &toks, err)) >= 0)
+        if ((rc = aq_render_tokens(j->m, j->tmpl, j->n_tmpl, (const char *)vars.p, vars.n, &toks,
+                                   err)) >= 0)
             rc = cli_put_ids(out, &toks);
         aq_toks_clear(&toks);
         return rc;
@@ -35,7 +35,8 @@ static int line(void *user, const aq_json *in, aq_bytes *out, aq_err *err)
     aq_rendered r = {0};
     if ((rc = aq_render(j->m, j->tmpl, j->n_tmpl, (const char *)vars.p, vars.n, &r, err)) < 0)
         return rc;
-    if ((rc = aq_bytes_puts(out, "{\"output\":")) >= 0 && (rc = cli_put_quoted(out, r.text.n ? (const char *)r.text.p : "", r.text.n)) >= 0)
+    if ((rc = aq_bytes_puts(out, "{\"output\":")) >= 0 &&
+        (rc = cli_put_quoted(out, r.text.n ? (const char *)r.text.p : "", r.text.n)) >= 0)
         rc = aq_bytes_puts(out, ",\"user_spans\":[");
     for (uint32_t i = 0; rc >= 0 && i < r.n_user; i++)
         rc = aq_bytes_putf(out, "%s[%u,%u]", i ? "," : "", r.user[i].start, r.user[i].end);
@@ -54,24 +55,28 @@ int cli_render(int argc, char **argv)
     AQ_AUTO(aq_model_free) aq_model *m = NULL;
     aq_err err = {0};
     job j = {0};
-    const cli_opt opts[] = {{"--jsonl", 'b', &jsonl}, {"--ids", 'b', &j.ids}, {"--template", 's', &file}, {0}};
+    const cli_opt opts[] = {
+        {"--jsonl", 'b', &jsonl}, {"--ids", 'b', &j.ids}, {"--template", 's', &file}, {0}};
     int n, rc = cli_parse(argc, argv, opts, &path, 1, &n);
 
     if (rc)
         return rc;
     if ((!path && !file) || !jsonl || (j.ids && !path))
         return cli_error(CLI_CANNOT, "render",
-                         "a model or --template FILE and --jsonl are wanted, with --ids a model (aquifer-cli render [MODEL] [--template FILE] --jsonl [--ids])");
+                         "a model or --template FILE and --jsonl are wanted, with --ids a model "
+                         "(aquifer-cli render [MODEL] [--template FILE] --jsonl [--ids])");
     if (fake) {
         struct tm tm = {.tm_isdst = -1};
         const char *end = strptime(fake, "%Y-%m-%d %H:%M:%S", &tm);
         if (!end || *end)
-            return cli_error(CLI_CANNOT, "AQ_FAKE_TIME", "'%s' is not like 2026-03-07 09:05:04", fake);
+            return cli_error(CLI_CANNOT, "AQ_FAKE_TIME", "'%s' is not like 2026-03-07 09:05:04",
+                             fake);
         aq_wall_set((int64_t)mktime(&tm));
     }
     if (file && (rc = cli_read_file(file, 16u << 20, &tmpl, &err)) < 0)
         return cli_fail(file, rc, &err);
-    if (path && ((rc = cli_rt(1, &rt, &err)) < 0 || (rc = aq_model_open(rt, path, AQ_OPEN_VOCAB, &m, NULL, &err)) < 0))
+    if (path && ((rc = cli_rt(1, &rt, &err)) < 0 ||
+                 (rc = aq_model_open(rt, path, AQ_OPEN_VOCAB, &m, NULL, &err)) < 0))
         return cli_fail(path, rc, &err);
     j.m = m;
     j.tmpl = file ? (tmpl.n ? (const char *)tmpl.p : "") : NULL;

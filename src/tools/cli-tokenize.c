@@ -10,7 +10,9 @@ static int unhex(const char *s, aq_bytes *out)
         int v = 0;
         for (size_t k = 0; k < 2; k++) {
             char c = s[i + k];
-            int d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+            int d = c >= '0' && c <= '9'                 ? c - '0'
+                    : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                         : -1;
             if (d < 0)
                 return -AQ_E_INVAL;
             v = v * 16 + d;
@@ -35,7 +37,8 @@ static int line(void *user, const aq_json *in, aq_bytes *out, aq_err *err)
         return aq_fail(err, -rc, "bytes_hex is not pairs of hexadecimal digits");
     if (!hex && (!text || text->kind != AQ_JSON_STR))
         return aq_fail(err, AQ_E_INVAL, "neither \"text\" nor \"bytes_hex\" is there as a string");
-    rc = aq_tokenize(m, hex ? (const char *)raw.p : text->str, hex ? raw.n : text->n, aq_json_bool(in, "special", false), &toks, err);
+    rc = aq_tokenize(m, hex ? (const char *)raw.p : text->str, hex ? raw.n : text->n,
+                     aq_json_bool(in, "special", false), &toks, err);
     if (rc >= 0)
         rc = cli_put_ids(out, &toks);
     aq_toks_clear(&toks);
@@ -52,6 +55,8 @@ int cli_tokenize(int argc, char **argv)
     if (rc)
         return rc;
     if (!path || !jsonl)
-        return cli_error(CLI_CANNOT, "tokenize", "a model and --jsonl are wanted (aquifer-cli tokenize MODEL --jsonl < LINES)");
+        return cli_error(
+            CLI_CANNOT, "tokenize",
+            "a model and --jsonl are wanted (aquifer-cli tokenize MODEL --jsonl < LINES)");
     return cli_text_model(path, line);
 }

@@ -8,11 +8,15 @@ bool aq_jx_enter(jx *x)
     if (x->rc)
         return false;
     if (++x->steps > AQ_TMPL_STEPS_MAX) {
-        aq_jx_fail(x, AQ_E_LIMIT, "rendering takes more than %u steps; does the template loop for ever?", AQ_TMPL_STEPS_MAX);
+        aq_jx_fail(x, AQ_E_LIMIT,
+                   "rendering takes more than %u steps; does the template loop for ever?",
+                   AQ_TMPL_STEPS_MAX);
         return false;
     }
     if (x->depth >= AQ_TMPL_DEPTH_MAX) {
-        aq_jx_fail(x, AQ_E_LIMIT, "rendering nests more than %u deep; does the template call itself for ever?", AQ_TMPL_DEPTH_MAX);
+        aq_jx_fail(x, AQ_E_LIMIT,
+                   "rendering nests more than %u deep; does the template call itself for ever?",
+                   AQ_TMPL_DEPTH_MAX);
         return false;
     }
     x->depth++;
@@ -99,7 +103,8 @@ static void assign(jx *x, const jx_node *t, jv val)
 /* Evaluate positional and named arguments of a call, filter or test. */
 static bool eval_args(jx *x, const jx_node *n, jx_args *ret)
 {
-    jv *pos = n->n ? aq_jx_alloc(x, n->n * sizeof *pos) : NULL, *kw = n->n_kw ? aq_jx_alloc(x, n->n_kw * sizeof *kw) : NULL;
+    jv *pos = n->n ? aq_jx_alloc(x, n->n * sizeof *pos) : NULL,
+       *kw = n->n_kw ? aq_jx_alloc(x, n->n_kw * sizeof *kw) : NULL;
 
     if (x->rc)
         return false;
@@ -138,7 +143,8 @@ jv aq_jx_call_func(jx *x, const jx_func *f, jv self, const jx_args *a)
     for (uint32_t k = 0; k < a->n_kw; k++) {
         size_t len = strlen(a->kw_name[k]);
         bool known = false;
-        for (const char *p = f->params; *p && !known; p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' '))
+        for (const char *p = f->params; *p && !known;
+             p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' '))
             known = strcspn(p, " ") == len && !memcmp(p, a->kw_name[k], len);
         if (!known) {
             aq_jx_fail(x, AQ_E_FORMAT, "%s has no argument '%.60s'", f->name, a->kw_name[k]);
@@ -160,7 +166,8 @@ static void bind_macro(jx *x, const jx_node *n, const jx_args *a)
             if (!strcmp(a->kw_name[k], n->item[i]->name))
                 v = a->kw[k];
         if (v.kind == V_UNSET)
-            v = i >= first_default ? aq_jx_eval(x, n->kw[i - first_default]) : (jv){.kind = V_UNDEF, .aux = V_UNSET, .node = n->item[i]};
+            v = i >= first_default ? aq_jx_eval(x, n->kw[i - first_default])
+                                   : (jv){.kind = V_UNDEF, .aux = V_UNSET, .node = n->item[i]};
         aq_jx_set(x, n->item[i]->sym, v);
     }
     jv more = aq_jx_list(x, V_TUPLE, 0), named = aq_jx_dict(x);
@@ -207,9 +214,15 @@ jv aq_jx_call(jx *x, jv callee, const jx_args *a)
         return JX_UNDEF;
     jv v = JX_UNDEF;
     switch (callee.kind) {
-    case V_FUNC: v = aq_jx_call_func(x, callee.func, JX_NONE, a); break;
-    case V_METHOD: v = aq_jx_call_func(x, callee.method->func, callee.method->self, a); break;
-    case V_MACRO: v = call_macro(x, callee.macro, a); break;
+    case V_FUNC:
+        v = aq_jx_call_func(x, callee.func, JX_NONE, a);
+        break;
+    case V_METHOD:
+        v = aq_jx_call_func(x, callee.method->func, callee.method->self, a);
+        break;
+    case V_MACRO:
+        v = call_macro(x, callee.macro, a);
+        break;
     case V_LOOP: {
         jx_buf *out = aq_jx_alloc(x, sizeof *out);
         if (!callee.loop->node->flag)
@@ -225,8 +238,12 @@ jv aq_jx_call(jx *x, jv callee, const jx_args *a)
         v = aq_jx_take(x, out);
         break;
     }
-    case V_UNDEF: aq_jx_undefined(x, callee); break;
-    default: aq_jx_fail(x, AQ_E_FORMAT, "a %s cannot be called", aq_jx_kind(callee)); break;
+    case V_UNDEF:
+        aq_jx_undefined(x, callee);
+        break;
+    default:
+        aq_jx_fail(x, AQ_E_FORMAT, "a %s cannot be called", aq_jx_kind(callee));
+        break;
     }
     aq_jx_leave(x);
     return v;
@@ -240,7 +257,8 @@ static jv eval_filter(jx *x, const jx_node *n)
     jv v = n->a ? aq_jx_eval(x, n->a) : x->block;
 
     if (!x->rc && !n->func)
-        aq_jx_fail(x, AQ_E_UNSUPPORTED, "the %s '%.60s' is not known", n->kind == N_FILTER ? "filter" : "test", n->name);
+        aq_jx_fail(x, AQ_E_UNSUPPORTED, "the %s '%.60s' is not known",
+                   n->kind == N_FILTER ? "filter" : "test", n->name);
     if (!eval_args(x, n, &a))
         return JX_UNDEF;
     a.self = v;
@@ -254,8 +272,8 @@ static jv eval_item(jx *x, const jx_node *n)
 
     if (k->kind != N_SLICE)
         return aq_jx_item(x, obj, aq_jx_eval(x, k), n);
-    jv unset = {.kind = V_UNSET}, from = k->a ? aq_jx_eval(x, k->a) : unset, to = k->b ? aq_jx_eval(x, k->b) : unset,
-       step = k->c ? aq_jx_eval(x, k->c) : unset;
+    jv unset = {.kind = V_UNSET}, from = k->a ? aq_jx_eval(x, k->a) : unset,
+       to = k->b ? aq_jx_eval(x, k->b) : unset, step = k->c ? aq_jx_eval(x, k->c) : unset;
     if (x->rc)
         return JX_UNDEF;
     return obj.kind == V_UNDEF ? aq_jx_undefined(x, obj) : aq_jx_slice(x, obj, from, to, step);
@@ -315,7 +333,8 @@ static jv eval_sign(jx *x, const jx_node *n)
     }
     if (n->kind == N_POS)
         return v.kind == V_BOOL ? aq_jx_int(v.i) : v;
-    return v.kind == V_FLOAT ? aq_jx_float(-v.f) : aq_jx_binary(x, OP_SUB, aq_jx_int(0), aq_jx_int(v.i));
+    return v.kind == V_FLOAT ? aq_jx_float(-v.f)
+                             : aq_jx_binary(x, OP_SUB, aq_jx_int(0), aq_jx_int(v.i));
 }
 
 static jv eval_call(jx *x, const jx_node *n)
@@ -337,19 +356,33 @@ jv aq_jx_eval(jx *x, const jx_node *n)
         return v;
     x->line = n->line;
     switch (n->kind) {
-    case N_CONST: v = n->val; break;
-    case N_NAME: v = lookup(x, n); break;
+    case N_CONST:
+        v = n->val;
+        break;
+    case N_NAME:
+        v = lookup(x, n);
+        break;
     case N_ATTR:
         v = aq_jx_eval(x, n->a);
         v = aq_jx_attr(x, v, n->name, n);
         break;
-    case N_ITEM: v = eval_item(x, n); break;
-    case N_CALL: v = eval_call(x, n); break;
+    case N_ITEM:
+        v = eval_item(x, n);
+        break;
+    case N_CALL:
+        v = eval_call(x, n);
+        break;
     case N_FILTER:
-    case N_TEST: v = eval_filter(x, n); break;
-    case N_NOT: v = aq_jx_bool(!aq_jx_true(aq_jx_eval(x, n->a))); break;
+    case N_TEST:
+        v = eval_filter(x, n);
+        break;
+    case N_NOT:
+        v = aq_jx_bool(!aq_jx_true(aq_jx_eval(x, n->a)));
+        break;
     case N_NEG:
-    case N_POS: v = eval_sign(x, n); break;
+    case N_POS:
+        v = eval_sign(x, n);
+        break;
     case N_AND:
         v = aq_jx_eval(x, n->a);
         v = aq_jx_true(v) ? aq_jx_eval(x, n->b) : v;
@@ -364,7 +397,9 @@ jv aq_jx_eval(jx *x, const jx_node *n)
         v = aq_jx_binary(x, n->op, a, b);
         break;
     }
-    case N_COMPARE: v = eval_compare(x, n); break;
+    case N_COMPARE:
+        v = eval_compare(x, n);
+        break;
     case N_COND:
         if (aq_jx_true(aq_jx_eval(x, n->a)))
             v = aq_jx_eval(x, n->b);
@@ -374,8 +409,12 @@ jv aq_jx_eval(jx *x, const jx_node *n)
     case N_LIST:
     case N_TUPLE:
     case N_DICT:
-    case N_CONCAT: v = eval_list(x, n); break;
-    default: aq_jx_fail(x, AQ_E_FORMAT, "no expression"); break;
+    case N_CONCAT:
+        v = eval_list(x, n);
+        break;
+    default:
+        aq_jx_fail(x, AQ_E_FORMAT, "no expression");
+        break;
     }
     aq_jx_leave(x);
     return x->rc ? JX_UNDEF : v;
@@ -405,7 +444,8 @@ static void run_loop(jx *x, const jx_node *n, jv what, uint32_t depth, jx_buf *o
     jx_loop *loop = aq_jx_alloc(x, sizeof *loop);
     if (!loop || x->rc)
         return;
-    *loop = (jx_loop){.list = items.l, .depth = depth, .node = n, .scope = saved, .changed = {.kind = V_UNSET}};
+    *loop = (jx_loop){
+        .list = items.l, .depth = depth, .node = n, .scope = saved, .changed = {.kind = V_UNSET}};
     for (uint32_t count = items.l->n; !x->rc && loop->at < count; loop->at++) {
         if (!aq_jx_enter(x))
             break;
@@ -507,8 +547,12 @@ void aq_jx_exec(jx *x, const jx_node *n, jx_buf *out)
         for (uint32_t i = 0; !x->rc && !x->jump && i < n->n; i++)
             aq_jx_exec(x, n->item[i], out);
         break;
-    case N_DATA: aq_jx_putstr(x, out, n->val.s); break;
-    case N_OUTPUT: aq_jx_print(x, out, aq_jx_eval(x, n->a)); break;
+    case N_DATA:
+        aq_jx_putstr(x, out, n->val.s);
+        break;
+    case N_OUTPUT:
+        aq_jx_print(x, out, aq_jx_eval(x, n->a));
+        break;
     case N_IF:
         while (n && n->kind == N_IF && !x->rc) {
             const jx_node *hit = aq_jx_true(aq_jx_eval(x, n->a)) ? n->b : n->c;
@@ -539,16 +583,24 @@ void aq_jx_exec(jx *x, const jx_node *n, jx_buf *out)
         aq_jx_set(x, n->sym, m);
         break;
     }
-    case N_CALLBLOCK: call_block(x, n, out); break;
+    case N_CALLBLOCK:
+        call_block(x, n, out);
+        break;
     case N_FILTERBLOCK: {
         jv v = block_text(x, n->b, n->c);
         aq_jx_print(x, out, v);
         break;
     }
-    case N_WITH: with_block(x, n, out); break;
+    case N_WITH:
+        with_block(x, n, out);
+        break;
     case N_BREAK:
-    case N_CONTINUE: x->jump = n->kind; break;
-    default: aq_jx_fail(x, AQ_E_FORMAT, "no statement"); break;
+    case N_CONTINUE:
+        x->jump = n->kind;
+        break;
+    default:
+        aq_jx_fail(x, AQ_E_FORMAT, "no statement");
+        break;
     }
     aq_jx_leave(x);
 }

@@ -23,17 +23,28 @@ void aq_jp_next(parser *p)
 static const char *shown(const jx_tok *t, char buf[48])
 {
     switch (t->kind) {
-    case T_EOF: return "the end of the template";
-    case T_DATA: return "text";
-    case T_VAR_BEGIN: return "'{{'";
-    case T_VAR_END: return "'}}'";
-    case T_BLOCK_BEGIN: return "'{%'";
-    case T_BLOCK_END: return "'%}'";
-    case T_NAME: snprintf(buf, 48, "'%.40s'", t->p); return buf;
-    case T_STR: return "a string";
+    case T_EOF:
+        return "the end of the template";
+    case T_DATA:
+        return "text";
+    case T_VAR_BEGIN:
+        return "'{{'";
+    case T_VAR_END:
+        return "'}}'";
+    case T_BLOCK_BEGIN:
+        return "'{%'";
+    case T_BLOCK_END:
+        return "'%}'";
+    case T_NAME:
+        snprintf(buf, 48, "'%.40s'", t->p);
+        return buf;
+    case T_STR:
+        return "a string";
     case T_INT:
-    case T_FLOAT: return "a number";
-    default: break;
+    case T_FLOAT:
+        return "a number";
+    default:
+        break;
     }
     static const char *const two[] = {"'**'", "'//'", "'=='", "'!='", "'<='", "'>='"};
     if (t->op >= TO_POW)
@@ -48,7 +59,8 @@ void *aq_jp_fail(parser *p, int code, const char *what)
 
     if (!p->rc)
         p->rc = code == AQ_E_FORMAT
-                    ? aq_fail(p->err, code, "template line %u: %s, got %s", aq_jp_cur(p)->line, what, shown(aq_jp_cur(p), buf))
+                    ? aq_fail(p->err, code, "template line %u: %s, got %s", aq_jp_cur(p)->line,
+                              what, shown(aq_jp_cur(p), buf))
                     : aq_fail(p->err, code, "template line %u: %s", aq_jp_cur(p)->line, what);
     return NULL;
 }
@@ -58,7 +70,8 @@ void *aq_jp_alloc(parser *p, size_t n)
     void *m = aq_arena_alloc(p->tmpl->arena, n);
 
     return m ? m
-             : aq_jp_fail(p, aq_jx_no_mem(p->tmpl->arena, n, AQ_TMPL_PARSE_BYTES_MAX), "there is not enough memory for the template");
+             : aq_jp_fail(p, aq_jx_no_mem(p->tmpl->arena, n, AQ_TMPL_PARSE_BYTES_MAX),
+                          "there is not enough memory for the template");
 }
 
 jx_node *aq_jp_node(parser *p, int kind)
@@ -170,7 +183,10 @@ uint32_t aq_jp_sym(parser *p, const char *name)
     uint32_t s = name ? aq_jx_sym(p->tmpl, name) : 0;
 
     if (s == UINT32_MAX)
-        aq_jp_fail(p, p->tmpl->n_sym == AQ_TMPL_SYMS_MAX ? AQ_E_LIMIT : aq_jx_no_mem(p->tmpl->arena, 4096, AQ_TMPL_PARSE_BYTES_MAX),
+        aq_jp_fail(p,
+                   p->tmpl->n_sym == AQ_TMPL_SYMS_MAX
+                       ? AQ_E_LIMIT
+                       : aq_jx_no_mem(p->tmpl->arena, 4096, AQ_TMPL_PARSE_BYTES_MAX),
                    "the template has too many variables, or there is not enough memory for it");
     return s;
 }
@@ -375,8 +391,10 @@ static jx_node *test(parser *p, jx_node *value)
     const jx_tok *t = aq_jp_cur(p);
     if (aq_jp_is_op(p, '(')) {
         args(p, n);
-    } else if (t->kind == T_STR || t->kind == T_INT || t->kind == T_FLOAT || aq_jp_is_op(p, '[') || aq_jp_is_op(p, '{') ||
-               (t->kind == T_NAME && !aq_jp_is_name(p, "else") && !aq_jp_is_name(p, "or") && !aq_jp_is_name(p, "and"))) {
+    } else if (t->kind == T_STR || t->kind == T_INT || t->kind == T_FLOAT || aq_jp_is_op(p, '[') ||
+               aq_jp_is_op(p, '{') ||
+               (t->kind == T_NAME && !aq_jp_is_name(p, "else") && !aq_jp_is_name(p, "or") &&
+                !aq_jp_is_name(p, "and"))) {
         if (aq_jp_is_name(p, "is"))
             return aq_jp_fail(p, AQ_E_FORMAT, "tests cannot be chained with is");
         aq_jp_add(p, &n->item, &n->n, postfix(p, primary(p)));
@@ -423,8 +441,9 @@ static jx_node *unary(parser *p, bool filters)
 /* N_BIN op, a, b: left to right on the levels of the table, tightest first; ~ lies between as N_CONCAT item. */
 static const struct {
     uint8_t tok, op, level;
-} binary_ops[] = {{TO_POW, OP_POW, 0}, {'*', OP_MUL, 1}, {'/', OP_DIV, 1}, {TO_FLOORDIV, OP_FLOORDIV, 1}, {'%', OP_MOD, 1},
-                  {'+', OP_ADD, 3},    {'-', OP_SUB, 3}};
+} binary_ops[] = {
+    {TO_POW, OP_POW, 0}, {'*', OP_MUL, 1}, {'/', OP_DIV, 1}, {TO_FLOORDIV, OP_FLOORDIV, 1},
+    {'%', OP_MOD, 1},    {'+', OP_ADD, 3}, {'-', OP_SUB, 3}};
 
 static jx_node *binary(parser *p, int level)
 {
@@ -459,7 +478,8 @@ static jx_node *compare(parser *p)
 {
     static const struct {
         uint8_t tok, op;
-    } tab[] = {{TO_EQ, OP_EQ}, {TO_NE, OP_NE}, {'<', OP_LT}, {TO_LE, OP_LE}, {'>', OP_GT}, {TO_GE, OP_GE}};
+    } tab[] = {{TO_EQ, OP_EQ}, {TO_NE, OP_NE}, {'<', OP_LT},
+               {TO_LE, OP_LE}, {'>', OP_GT},   {TO_GE, OP_GE}};
     jx_node *left = binary(p, 3), *n = NULL;
     uint8_t ops[16];
 
@@ -562,6 +582,7 @@ jx_node *aq_jp_tuple(parser *p, bool parens)
             break;
     }
     if (!n && !first && !p->rc)
-        return parens ? aq_jp_node(p, N_TUPLE) : aq_jp_fail(p, AQ_E_FORMAT, "expected an expression");
+        return parens ? aq_jp_node(p, N_TUPLE)
+                      : aq_jp_fail(p, AQ_E_FORMAT, "expected an expression");
     return n ? n : first;
 }

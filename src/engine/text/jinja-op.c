@@ -9,7 +9,8 @@ jv aq_jx_undefined(jx *x, jv v)
 {
     const char *name = v.node ? v.node->name : NULL;
 
-    if (!name && v.node && v.node->kind == N_ITEM && v.node->b->kind == N_CONST && v.node->b->val.kind == V_STR)
+    if (!name && v.node && v.node->kind == N_ITEM && v.node->b->kind == N_CONST &&
+        v.node->b->val.kind == V_STR)
         name = v.node->b->val.s->p;
     if (v.aux == V_UNSET)
         aq_jx_fail(x, AQ_E_FORMAT, "'%.60s' is undefined", name ? name : "a value");
@@ -52,13 +53,20 @@ static jv int_op(jx *x, int op, int64_t a, int64_t b)
         return JX_UNDEF;
     }
     switch (op) {
-    case OP_ADD: return __builtin_add_overflow(a, b, &r) ? too_big(x) : aq_jx_int(r);
-    case OP_SUB: return __builtin_sub_overflow(a, b, &r) ? too_big(x) : aq_jx_int(r);
-    case OP_MUL: return __builtin_mul_overflow(a, b, &r) ? too_big(x) : aq_jx_int(r);
-    case OP_DIV: return aq_jx_float((double)a / (double)b);
-    case OP_FLOORDIV: return b == -1 && a == INT64_MIN ? too_big(x) : aq_jx_int(floor_div(a, b));
-    case OP_MOD: return aq_jx_int(b == -1 ? 0 : a - floor_div(a, b) * b);
-    default: break;
+    case OP_ADD:
+        return __builtin_add_overflow(a, b, &r) ? too_big(x) : aq_jx_int(r);
+    case OP_SUB:
+        return __builtin_sub_overflow(a, b, &r) ? too_big(x) : aq_jx_int(r);
+    case OP_MUL:
+        return __builtin_mul_overflow(a, b, &r) ? too_big(x) : aq_jx_int(r);
+    case OP_DIV:
+        return aq_jx_float((double)a / (double)b);
+    case OP_FLOORDIV:
+        return b == -1 && a == INT64_MIN ? too_big(x) : aq_jx_int(floor_div(a, b));
+    case OP_MOD:
+        return aq_jx_int(b == -1 ? 0 : a - floor_div(a, b) * b);
+    default:
+        break;
     }
     if (b < 0)
         return aq_jx_float(pow((double)a, (double)b));
@@ -79,12 +87,18 @@ static jv float_op(jx *x, int op, double a, double b)
     }
     double m;
     switch (op) {
-    case OP_ADD: return aq_jx_float(a + b);
-    case OP_SUB: return aq_jx_float(a - b);
-    case OP_MUL: return aq_jx_float(a * b);
-    case OP_DIV: return aq_jx_float(a / b);
-    case OP_POW: return aq_jx_float(pow(a, b));
-    default: break;
+    case OP_ADD:
+        return aq_jx_float(a + b);
+    case OP_SUB:
+        return aq_jx_float(a - b);
+    case OP_MUL:
+        return aq_jx_float(a * b);
+    case OP_DIV:
+        return aq_jx_float(a / b);
+    case OP_POW:
+        return aq_jx_float(pow(a, b));
+    default:
+        break;
     }
     m = fmod(a, b);
     if (m != 0 && (m < 0) != (b < 0))
@@ -130,13 +144,15 @@ static jv list_concat(jx *x, jv a, jv b)
 
 jv aq_jx_binary(jx *x, int op, jv a, jv b)
 {
-    static const char *const name[] = {[OP_ADD] = "+", [OP_SUB] = "-", [OP_MUL] = "*", [OP_DIV] = "/", [OP_FLOORDIV] = "//",
-                                       [OP_MOD] = "%", [OP_POW] = "**"};
+    static const char *const name[] = {
+        [OP_ADD] = "+",       [OP_SUB] = "-", [OP_MUL] = "*", [OP_DIV] = "/",
+        [OP_FLOORDIV] = "//", [OP_MOD] = "%", [OP_POW] = "**"};
 
     if (x->rc)
         return JX_UNDEF;
     if (aq_jx_is_num(a) && aq_jx_is_num(b))
-        return a.kind == V_FLOAT || b.kind == V_FLOAT ? float_op(x, op, aq_jx_num(a), aq_jx_num(b)) : int_op(x, op, a.i, b.i);
+        return a.kind == V_FLOAT || b.kind == V_FLOAT ? float_op(x, op, aq_jx_num(a), aq_jx_num(b))
+                                                      : int_op(x, op, a.i, b.i);
     if (a.kind == V_BIG || b.kind == V_BIG)
         return too_big(x);
     if (op == OP_ADD && a.kind == b.kind) {
@@ -146,8 +162,10 @@ jv aq_jx_binary(jx *x, int op, jv a, jv b)
             return list_concat(x, a, b);
     }
     if (op == OP_MUL) {
-        jv n = a.kind == V_INT || a.kind == V_BOOL ? a : b, v = a.kind == V_INT || a.kind == V_BOOL ? b : a;
-        if ((n.kind == V_INT || n.kind == V_BOOL) && (v.kind == V_STR || v.kind == V_LIST || v.kind == V_TUPLE))
+        jv n = a.kind == V_INT || a.kind == V_BOOL ? a : b,
+           v = a.kind == V_INT || a.kind == V_BOOL ? b : a;
+        if ((n.kind == V_INT || n.kind == V_BOOL) &&
+            (v.kind == V_STR || v.kind == V_LIST || v.kind == V_TUPLE))
             return aq_jx_repeat(x, v, n.i);
     }
     return bad_operands(x, name[op], a, b);
@@ -156,11 +174,16 @@ jv aq_jx_binary(jx *x, int op, jv a, jv b)
 bool aq_jx_compare(jx *x, int op, jv a, jv b)
 {
     switch (op) {
-    case OP_EQ: return aq_jx_equal(x, a, b);
-    case OP_NE: return !aq_jx_equal(x, a, b);
-    case OP_IN: return aq_jx_contains(x, b, a);
-    case OP_NOTIN: return !aq_jx_contains(x, b, a);
-    default: break;
+    case OP_EQ:
+        return aq_jx_equal(x, a, b);
+    case OP_NE:
+        return !aq_jx_equal(x, a, b);
+    case OP_IN:
+        return aq_jx_contains(x, b, a);
+    case OP_NOTIN:
+        return !aq_jx_contains(x, b, a);
+    default:
+        break;
     }
     if (a.kind == V_UNDEF || b.kind == V_UNDEF) {
         aq_jx_undefined(x, a.kind == V_UNDEF ? a : b);
@@ -267,7 +290,8 @@ jv aq_jx_item(jx *x, jv obj, jv key, const jx_node *at)
         const jv *item = aq_jx_find(x, obj.d, key);
         if (item)
             return *item;
-    } else if ((key.kind == V_INT || key.kind == V_BOOL) && (obj.kind == V_LIST || obj.kind == V_TUPLE)) {
+    } else if ((key.kind == V_INT || key.kind == V_BOOL) &&
+               (obj.kind == V_LIST || obj.kind == V_TUPLE)) {
         int64_t i = key.i < 0 ? key.i + obj.l->n : key.i;
         if (i >= 0 && i < obj.l->n)
             return obj.l->item[i];

@@ -22,7 +22,8 @@ static jx_node *target(parser *p, bool with_ns)
     jx_node *first = NULL, *n = NULL;
 
     for (uint32_t i = 0; !p->rc; i++) {
-        if (i && (aq_jp_is_name(p, "in") || aq_jp_is_op(p, '=') || aq_jp_cur(p)->kind == T_BLOCK_END))
+        if (i &&
+            (aq_jp_is_name(p, "in") || aq_jp_is_op(p, '=') || aq_jp_cur(p)->kind == T_BLOCK_END))
             break;
         jx_node *e;
         if (aq_jp_take_op(p, '(')) {
@@ -55,7 +56,8 @@ static jx_node *target(parser *p, bool with_ns)
 /* N_IF a = test, b = then, c = else or the next N_IF. */
 static jx_node *if_(parser *p, uint32_t line)
 {
-    static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last[] = {"endif", NULL};
+    static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last[] = {"endif",
+                                                                                        NULL};
     jx_node *n = aq_jp_node(p, N_IF), *tail = n;
 
     while (!p->rc && tail) {
@@ -232,7 +234,8 @@ static jx_node *statement(parser *p)
         n = aq_jp_node(p, word[0] == 'b' ? N_BREAK : N_CONTINUE);
         if (!p->loops)
             return aq_jp_fail(p, AQ_E_FORMAT, "expected a loop around break or continue");
-    } else if (!strcmp(word, "generation")) { /* training only: its content counts, it does nothing */
+    } else if (!strcmp(word,
+                       "generation")) { /* training only: its content counts, it does nothing */
         if ((n = aq_jp_node(p, N_WITH))) {
             need_end(p);
             n->b = body(p, gen, word, line);
@@ -248,7 +251,8 @@ static jx_node *statement(parser *p)
             aq_jp_next(p);
         }
     } else {
-        static const char *const no[] = {"include", "import", "from", "extends", "block", "do", "autoescape", "trans"};
+        static const char *const no[] = {"include", "import", "from",       "extends",
+                                         "block",   "do",     "autoescape", "trans"};
         char what[80];
         for (size_t i = 0; i < AQ_LEN(no); i++)
             if (!strcmp(word, no[i])) {
@@ -270,7 +274,8 @@ static jx_node *body(parser *p, const char *const *ends, const char *opener, uin
         const jx_tok *t = aq_jp_cur(p);
         if (t->kind == T_EOF) {
             if (ends && !p->rc)
-                p->rc = aq_fail(p->err, AQ_E_FORMAT, "template line %u: '%s' has no end", line, opener);
+                p->rc =
+                    aq_fail(p->err, AQ_E_FORMAT, "template line %u: '%s' has no end", line, opener);
             break;
         }
         if (t->kind == T_DATA) {

@@ -25,13 +25,15 @@ bool aq_jp_take_op(parser *, int op);
 bool aq_jp_take_name(parser *, const char *name);
 void aq_jp_need_op(parser *, char op);
 const char *aq_jp_need_name(parser *);
-void aq_jp_add(parser *, jx_node ***list, uint32_t *n, jx_node *child); /* grows by doubling at powers of two */
+void aq_jp_add(parser *, jx_node ***list, uint32_t *n,
+               jx_node *child); /* grows by doubling at powers of two */
 void aq_jp_add_kw(parser *, jx_node *, const char *name, jx_node *val);
 uint32_t aq_jp_sym(parser *, const char *name);
 
 jx_node *aq_jp_expr(parser *);
-jx_node *aq_jp_logic(parser *, int kind);        /* N_OR: an expression without `if` */
+jx_node *aq_jp_logic(parser *, int kind); /* N_OR: an expression without `if` */
 jx_node *aq_jp_tuple(parser *, bool parens);
-jx_node *aq_jp_filter(parser *, jx_node *value); /* behind the bar; value NULL: the text of a block */
+jx_node *aq_jp_filter(parser *,
+                      jx_node *value); /* behind the bar; value NULL: the text of a block */
 
 #endif
