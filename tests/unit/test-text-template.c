@@ -12,7 +12,7 @@ static const char *named(const char *src)
     static char buf[80];
     size_t n = 0;
     for (; src[n] && n < sizeof buf - 1; n++)
-        buf[n] = src[n] == '#' || (src[n] >= 0 && src[n] < ' ') ? ' ' : src[n];
+        buf[n] = src[n] == '#' || src[n] < ' ' || src[n] > '~' ? ' ' : src[n];
     buf[n] = 0;
     return buf;
 }

@@ -90,7 +90,7 @@ static void test_invalid(const aq_vocab *v)
     } tab[] = {
         {"\xFF", "\uFFFD"},         {"\xC3(", "\uFFFD("},         {"\xE2\x82", "\uFFFD\uFFFD"}, {"a\xF0\x9F\x98", "a\uFFFD\uFFFD\uFFFD"},
         {"\xC0\xAF", "\uFFFD\uFFFD"}, {"\xF4\x90\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD"}, {"\xE4\xB8\xAD\xE4", "中\uFFFD"},
-        {"<|start|>\xFF", "<|start|>\uFFFD"},
+        {"<|start|>\xFF", "<|start|>\uFFFD"}, {"\xE0\x80\x80", "\uFFFD\uFFFD\uFFFD"}, {"\xF0\x80\x80\x80x", "\uFFFD\uFFFD\uFFFD\uFFFDx"},
     };
     for (size_t i = 0; i < AQ_LEN(tab); i++) {
         AQ_AUTO(aq_toks_clear) aq_toks a = {0}, b = {0};
@@ -205,14 +205,14 @@ static void test_eog(const char *dir)
 {
     AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
     aq_vocab_in in = data_vocab(a, dir, "qwen2");
-    const aq_vstr tok[] = {{"a", 1}, {"<|im_end|>", 10}, {"</s>", 4}, {"<|eot_id|>", 10}};
-    const uint8_t type[] = {1, 3, 1, 1};
+    const aq_vstr tok[] = {{"a", 1}, {"<|im_end|>", 10}, {"</s>", 4}, {"<|eot_id|>", 10}, {"<|call|>", 8}};
+    const uint8_t type[] = {1, 3, 1, 1, 4};
     AQ_AUTO(aq_vocab_free) aq_vocab *v = NULL;
 
-    in.tok = tok, in.type = type, in.n_tok = 4, in.n_merge = 0, in.eos = 0;
+    in.tok = tok, in.type = type, in.n_tok = 5, in.n_merge = 0, in.eos = 0;
     ok(aq_vocab_new(&in, &v, NULL) == 0 && aq_vocab_is_eog(v, 0), "the file's eos ends an answer");
     ok(v && aq_vocab_is_eog(v, 1), "a known control token ends an answer");
-    ok(v && !aq_vocab_is_eog(v, 2) && !aq_vocab_is_eog(v, 3), "ordinary pieces that look so do not");
+    ok(v && !aq_vocab_is_eog(v, 2) && !aq_vocab_is_eog(v, 3) && !aq_vocab_is_eog(v, 4), "pieces that only look so do not");
 }
 
 static void test_detok(const aq_vocab *v)
