@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replays a corpus as a plain test: each file of the folders named on the command line goes through
- * LLVMFuzzerTestOneInput once, one TAP case per file. A fault shows as a crash or a sanitizer's report.
- * One thread. */
+/* Replays a corpus as a plain test: each file of the folders named on the command line goes
+ * through LLVMFuzzerTestOneInput once, one TAP case per file. A fault shows as a crash or a
+ * sanitizer's report. One thread. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

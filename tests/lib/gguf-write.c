@@ -24,7 +24,7 @@ const gw_type *gw_type_find(const char *name)
 
 static void put(gw *w, aq_bytes *b, const void *p, size_t n)
 {
-    if (w->rc >= 0)
+    if (w->rc >= 0 && n)
         w->rc = aq_bytes_put(b, p, n);
 }
 
@@ -111,7 +111,7 @@ int gw_save(const aq_bytes *b, const char *path)
     FILE *f = fopen(path, "wb");
     if (!f)
         return -AQ_E_IO;
-    bool good = fwrite(b->p, 1, b->n, f) == b->n;
+    bool good = !b->n || fwrite(b->p, 1, b->n, f) == b->n;
     return fclose(f) || !good ? -AQ_E_IO : 0;
 }
 

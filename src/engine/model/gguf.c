@@ -378,8 +378,9 @@ static int shard_open(aq_shard *s, const char *path, aq_err *err)
     if (rc < 0)
         return rc;
     uint8_t *fit = realloc(s->head, s->head_bytes); /* what was read of the weights goes */
-    if (fit)
-        s->head = fit;
+    if (!fit)
+        return aq_fail(err, AQ_E_NOMEM, "%s: no memory for a header of %zu bytes", s->file, s->head_bytes);
+    s->head = fit;
     return parse(s, s->head, s->head_bytes, true, err);
 }
 
