@@ -42,13 +42,23 @@ size_t aq_tile_bytes(int l, uint32_t k)
     return (size_t)(k / layouts[l].block_vals) * layouts[l].block_bytes * AQ_TILE;
 }
 
+static void copy(uint8_t *dst, const uint8_t *src, uint32_t size)
+{
+    if (size == 4)
+        memcpy(dst, src, 4);
+    else if (size == 2)
+        memcpy(dst, src, 2);
+    else
+        *dst = *src;
+}
+
 void aq_tile_put(int l, uint32_t k, uint32_t r, const uint8_t *src, uint8_t *tile)
 {
     const layout *lay = &layouts[l];
     for (uint32_t b = 0; b < k / lay->block_vals; b++, src += lay->block_bytes)
         for (const part *p = lay->part; p->n; p++)
             for (uint32_t i = 0; i < p->n; i++, tile += p->size * AQ_TILE)
-                memcpy(tile + r * p->size, src + p->at + i * p->size, p->size);
+                copy(tile + r * p->size, src + p->at + i * p->size, p->size);
 }
 
 void aq_tile_get(int l, uint32_t k, uint32_t r, const uint8_t *tile, float *y, size_t step)
@@ -60,7 +70,7 @@ void aq_tile_get(int l, uint32_t k, uint32_t r, const uint8_t *tile, float *y, s
     for (uint32_t b = 0; b < k / lay->block_vals; b++) {
         for (const part *p = lay->part; p->n; p++)
             for (uint32_t i = 0; i < p->n; i++, tile += p->size * AQ_TILE)
-                memcpy(block + p->at + i * p->size, tile + r * p->size, p->size);
+                copy(block + p->at + i * p->size, tile + r * p->size, p->size);
         type->dequant(block, val, lay->block_vals);
         for (uint32_t i = 0; i < lay->block_vals; i++, y += step)
             *y = val[i];

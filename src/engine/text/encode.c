@@ -143,7 +143,7 @@ static int encode(const aq_vocab *v, const char *text, size_t n, int which, mark
 {
     AQ_AUTO(aq_bytes_clear) aq_bytes fixed = {0};
     AQ_AUTO(aq_bpe_clear) aq_bpe b = {0};
-    size_t n_before = out->n;
+    uint32_t n_before = out->n;
     int rc = 0;
 
     if (n > AQ_TEXT_BYTES_MAX)

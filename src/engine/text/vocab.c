@@ -9,20 +9,20 @@
 int aq_toks_put(aq_toks *t, int32_t id)
 {
     if (t->n == t->cap) {
-        size_t cap = t->cap ? t->cap * 2 : 64;
-        int32_t *p = realloc(t->p, cap * sizeof *p);
+        uint32_t cap = t->cap ? t->cap * 2 : 64;
+        int32_t *p = cap > t->cap ? realloc(t->id, cap * sizeof *p) : NULL;
         if (!p)
             return -AQ_E_NOMEM;
-        t->p = p;
+        t->id = p;
         t->cap = cap;
     }
-    t->p[t->n++] = id;
+    t->id[t->n++] = id;
     return 0;
 }
 
 void aq_toks_clear(aq_toks *t)
 {
-    free(t->p);
+    free(t->id);
     *t = (aq_toks){0};
 }
 
@@ -111,7 +111,7 @@ static int take_tokens(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
 
     for (uint32_t i = 0; i < in->n_tok; i++) {
         if (in->tok[i].n > AQ_VOCAB_PIECE_BYTES_MAX)
-            return aq_fail(err, AQ_E_LIMIT, "vocabulary: token %u has %zu bytes, more than the %u allowed", i, in->tok[i].n,
+            return aq_fail(err, AQ_E_LIMIT, "vocabulary: token %u has %u bytes, more than the %u allowed", i, in->tok[i].n,
                            AQ_VOCAB_PIECE_BYTES_MAX);
         total += in->tok[i].n;
     }
@@ -165,7 +165,7 @@ static int take_merges(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
     if (!v->merge || !v->merge_slot || !buf)
         return aq_fail(err, AQ_E_NOMEM, "vocabulary: out of memory for %u merges", in->n_merge);
     for (uint32_t i = 0; i < in->n_merge; i++) {
-        const aq_str *m = &in->merge[i];
+        const aq_vstr *m = &in->merge[i];
         const char *sp = m->n > 2 ? memchr(m->p + 1, ' ', m->n - 2) : NULL;
         size_t nl, nr;
         if (!sp || m->n > AQ_VOCAB_PIECE_BYTES_MAX)
