@@ -178,6 +178,98 @@ static void look_ups(void)
     aq_bytes_clear(&b);
 }
 
+/* ---- text: what of it is in the file ---- */
+
+static aq_model *text_model(gw *w, uint32_t flags, aq_err *err)
+{
+    aq_bytes b = {0};
+    aq_model *m = NULL;
+    if (gw_end(w, &b) < 0 || gw_save(&b, path) < 0)
+        abort();
+    aq_bytes_clear(&b);
+    *err = (aq_err){0};
+    if (aq_model_open(NULL, path, flags, &m, NULL, err) < 0)
+        printf("# %s\n", err->text);
+    return m;
+}
+
+static void text(void)
+{
+    aq_err err = {0};
+    aq_toks t = {0};
+    uint32_t n = 0;
+    gw w;
+    gw_model("llama", "F16", 1, path);
+    aq_model *m = must_open(path, NULL);
+    ok(!m->info.tok_refused && !m->info.tmpl_refused && m->info.tmpl_src &&
+           !strcmp(m->info.tok_model, "gpt2") && !strcmp(m->info.tok_pre, "qwen2"),
+       "a model's vocabulary and template are usable");
+    ok(aq_tokenize(m, "the\xff", 4, false, &t, &err) == 0 && t.n >= 2 &&
+           !strncmp(aq_token_piece(m, t.id[0], &n), "the", n) && n > 1,
+       "text becomes tokens by its merges %s", err.text);
+    ok(aq_token_is_eog(m, GW_VOCAB - 3) && !aq_token_is_eog(m, 5), "the end of a turn is known");
+    aq_toks_clear(&t);
+    aq_model_free(m);
+
+    gw_begin(&w, 1);
+    gw_str(&w, "tokenizer.ggml.model", "rwkv");
+    gw_str(&w, "tokenizer.chat_template", "{% for %}");
+    m = text_model(&w, AQ_OPEN_VOCAB, &err);
+    ok(m && m->info.tok_refused && strstr(m->info.tok_refused, "rwkv") && m->info.tmpl_refused,
+       "a tokenizer and a template that cannot be used: %s; %s", m->info.tok_refused,
+       m->info.tmpl_refused);
+    ok(aq_tokenize(m, "a", 1, false, &t, &err) == -AQ_E_UNSUPPORTED && strstr(err.text, "rwkv"),
+       "and whoever wants it is told: %s", err.text);
+    aq_model_free(m);
+
+    gw_begin(&w, 1);
+    m = text_model(&w, AQ_OPEN_VOCAB, &err);
+    ok(m && m->info.tok_refused && !m->info.tmpl_src && !m->info.tmpl_refused,
+       "no tokenizer at all: %s", m->info.tok_refused);
+    aq_model_free(m);
+
+    gw_begin(&w, 1);
+    gw_str(&w, "tokenizer.chat_template", "ab\001cd{{");
+    *(uint8_t *)((uint8_t *)memmem(w.kv.p, w.kv.n, "ab\001cd", 5) + 2) = 0;
+    m = text_model(&w, AQ_OPEN_VOCAB, &err);
+    ok(m && m->info.tmpl_src && !strcmp(m->info.tmpl_src, "ab") && !m->info.tmpl_refused,
+       "a NUL ends a template");
+    aq_model_free(m);
+}
+
+/* An embedding shorter than the vocabulary: ids that no weights stand for. */
+static void short_embedding(void)
+{
+    aq_err err = {0};
+    gw w;
+    gw_begin(&w, 1);
+    gw_str(&w, "general.architecture", "llama");
+    gw_u32(&w, "llama.block_count", 1);
+    gw_u32(&w, "llama.embedding_length", 4);
+    gw_u32(&w, "llama.context_length", 8);
+    gw_u32(&w, "llama.feed_forward_length", 4);
+    gw_u32(&w, "llama.attention.head_count", 2);
+    gw_f32(&w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    gw_vocab(&w);
+    static const char *const mats[] = {"attn_q",   "attn_k", "attn_v",  "attn_output",
+                                       "ffn_gate", "ffn_up", "ffn_down"};
+    const gw_type *f32 = gw_type_find("F32");
+    char name[64];
+    gw_tensor(&w, "token_embd.weight", f32, 1, 0, (uint64_t[]){4, GW_VOCAB - 1, 0});
+    gw_tensor(&w, "output_norm.weight", f32, 1, 0, (uint64_t[]){4, 0});
+    gw_tensor(&w, "blk.0.attn_norm.weight", f32, 1, 0, (uint64_t[]){4, 0});
+    gw_tensor(&w, "blk.0.ffn_norm.weight", f32, 1, 0, (uint64_t[]){4, 0});
+    for (size_t i = 0; i < AQ_LEN(mats); i++) {
+        snprintf(name, sizeof name, "blk.0.%s.weight", mats[i]);
+        gw_tensor(&w, name, f32, 1, 0, (uint64_t[]){4, 4, 0});
+    }
+    aq_model *m = text_model(&w, 0, &err);
+    ok(m && m->info.tok_refused && strstr(m->info.tok_refused, "272 tokens") &&
+           strstr(m->info.tok_refused, "only 271"),
+       "more tokens than embeddings: %s", m && m->info.tok_refused ? m->info.tok_refused : "-");
+    aq_model_free(m);
+}
+
 /* ---- weights by position ---- */
 
 static void weights(void)
@@ -440,6 +532,8 @@ int main(void)
     every_kind();
     descriptors();
     look_ups();
+    text();
+    short_embedding();
     weights();
     parts();
     cards();

@@ -9,13 +9,16 @@
 
 /* Without a template, or with one that cannot be read: ChatML where the vocabulary has its tokens, else names before texts. */
 static const char chatml[] =
-    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% "
+    "endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-static const char plain[] = "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content }}\n\n{% endfor %}"
-                            "{% if add_generation_prompt %}Assistant:{% endif %}";
+static const char plain[] =
+    "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}";
 
 /* Array of strings as views into the header; *ret NULL when absent. */
-static int strings(const aq_gguf *g, const char *key, aq_vstr **ret, uint32_t *ret_n, uint32_t max, aq_err *err)
+static int strings(const aq_gguf *g, const char *key, aq_vstr **ret, uint32_t *ret_n, uint32_t max,
+                   aq_err *err)
 {
     AQ_AUTOFREE aq_vstr *s = NULL;
     uint32_t kind;
@@ -26,14 +29,17 @@ static int strings(const aq_gguf *g, const char *key, aq_vstr **ret, uint32_t *r
     if (rc <= 0)
         return rc;
     if (kind != AQ_KV_STR || n > max)
-        return aq_fail(err, kind != AQ_KV_STR ? AQ_E_FORMAT : AQ_E_LIMIT, "%s: an array of at most %u strings is wanted", key, max);
+        return aq_fail(err, kind != AQ_KV_STR ? AQ_E_FORMAT : AQ_E_LIMIT,
+                       "%s: an array of at most %u strings is wanted", key, max);
     if (!(s = malloc((n + 1) * sizeof *s)))
-        return aq_fail(err, AQ_E_NOMEM, "%s: out of memory for %llu strings", key, (unsigned long long)n);
+        return aq_fail(err, AQ_E_NOMEM, "%s: out of memory for %llu strings", key,
+                       (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t len;
         const uint8_t *p;
         if (aq_cur_get_u64(&c, &len) < 0 || len > UINT32_MAX || aq_cur_get_bytes(&c, len, &p) < 0)
-            return aq_fail(err, AQ_E_FORMAT, "%s: string %llu does not fit into the file", key, (unsigned long long)i);
+            return aq_fail(err, AQ_E_FORMAT, "%s: string %llu does not fit into the file", key,
+                           (unsigned long long)i);
         s[i] = (aq_vstr){(const char *)p, (uint32_t)len};
     }
     *ret = AQ_STEAL(s);
@@ -42,7 +48,8 @@ static int strings(const aq_gguf *g, const char *key, aq_vstr **ret, uint32_t *r
 }
 
 /* Array of one 4-byte number per token, as bytes of `out` made by the caller's kind; *ret NULL when absent. */
-static int numbers(const aq_gguf *g, const char *key, bool as_float, uint32_t n_tok, void **ret, aq_err *err)
+static int numbers(const aq_gguf *g, const char *key, bool as_float, uint32_t n_tok, void **ret,
+                   aq_err *err)
 {
     uint32_t kind;
     uint64_t n;
@@ -52,8 +59,8 @@ static int numbers(const aq_gguf *g, const char *key, bool as_float, uint32_t n_
     if (rc <= 0)
         return rc;
     if (n != n_tok || (as_float ? kind != AQ_KV_FLOAT : kind != AQ_KV_I32 && kind != AQ_KV_U32))
-        return aq_fail(err, AQ_E_FORMAT, "%s: %u %s are wanted, one a token; there are %llu", key, n_tok, as_float ? "floats" : "integers",
-                       (unsigned long long)n);
+        return aq_fail(err, AQ_E_FORMAT, "%s: %u %s are wanted, one a token; there are %llu", key,
+                       n_tok, as_float ? "floats" : "integers", (unsigned long long)n);
     AQ_AUTOFREE uint8_t *m = malloc((n + 1) * (as_float ? sizeof(float) : 1));
     if (!m)
         return aq_fail(err, AQ_E_NOMEM, "%s: out of memory", key);
@@ -82,16 +89,17 @@ static int text_of(const aq_gguf *g, const char *key, char **ret, uint32_t *ret_
     if (!(*ret = strndup(s.p, s.n)))
         return aq_fail(err, AQ_E_NOMEM, "%s: out of memory", key);
     if (ret_n)
-        *ret_n = s.n;
+        *ret_n = (uint32_t)strlen(*ret); /* a NUL inside ends it */
     return 1;
 }
 
+/* A token id; -1 when absent, or when it is what converters write for "none". */
 static int id_of(const aq_gguf *g, const char *key, int32_t *ret, aq_err *err)
 {
     uint32_t u;
     int rc = aq_gguf_u32(g, key, &u, err);
 
-    *ret = rc <= 0 ? -1 : u > INT32_MAX ? INT32_MAX : (int32_t)u;
+    *ret = rc <= 0 || u == UINT32_MAX ? -1 : u > INT32_MAX ? INT32_MAX : (int32_t)u;
     return rc < 0 ? rc : 0;
 }
 
@@ -105,19 +113,27 @@ static int load_vocab(aq_model *m, const char *model, const char *pre, aq_err *e
 
     if (!model)
         return aq_fail(err, AQ_E_UNSUPPORTED, "the file has no tokenizer");
-    if (!aq_vocab_known(model, pre)) /* before anything is read, so that the refusal names what matters */
+    if (!aq_vocab_known(model,
+                        pre)) /* before anything is read, so that the refusal names what matters */
         return aq_vocab_new(&in, &m->vocab, err);
     if ((rc = strings(g, "tokenizer.ggml.tokens", &tok, &in.n_tok, AQ_VOCAB_TOK_MAX, err)) < 0 ||
-        (rc = strings(g, "tokenizer.ggml.merges", &merge, &in.n_merge, AQ_VOCAB_MERGE_MAX, err)) < 0 ||
+        (rc = strings(g, "tokenizer.ggml.merges", &merge, &in.n_merge, AQ_VOCAB_MERGE_MAX, err)) <
+            0 ||
         (rc = numbers(g, "tokenizer.ggml.token_type", false, in.n_tok, &type, err)) < 0 ||
         (rc = numbers(g, "tokenizer.ggml.scores", true, in.n_tok, &score, err)) < 0 ||
-        (rc = id_of(g, "tokenizer.ggml.bos_token_id", &in.bos, err)) < 0 || (rc = id_of(g, "tokenizer.ggml.eos_token_id", &in.eos, err)) < 0 ||
-        (rc = id_of(g, "tokenizer.ggml.eot_token_id", &in.eot, err)) < 0 || (rc = id_of(g, "tokenizer.ggml.eom_token_id", &in.eom, err)) < 0 ||
+        (rc = id_of(g, "tokenizer.ggml.bos_token_id", &in.bos, err)) < 0 ||
+        (rc = id_of(g, "tokenizer.ggml.eos_token_id", &in.eos, err)) < 0 ||
+        (rc = id_of(g, "tokenizer.ggml.eot_token_id", &in.eot, err)) < 0 ||
+        (rc = id_of(g, "tokenizer.ggml.eom_token_id", &in.eom, err)) < 0 ||
         (rc = id_of(g, "tokenizer.ggml.unknown_token_id", &in.unk, err)) < 0 ||
         (rc = id_of(g, "tokenizer.ggml.padding_token_id", &in.pad, err)) < 0 ||
         (rc = aq_gguf_bool(g, "tokenizer.ggml.add_bos_token", &in.add_bos, err)) < 0 ||
         (rc = aq_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &in.add_space_prefix, err)) < 0)
         return rc;
+    if (m->info.n_vocab && in.n_tok > m->info.n_vocab) /* such ids would have no embedding */
+        return aq_fail(err, AQ_E_FORMAT,
+                       "the vocabulary has %u tokens, the model's embedding only %u", in.n_tok,
+                       m->info.n_vocab);
     in.tok = tok;
     in.merge = merge;
     in.type = type;
@@ -150,7 +166,8 @@ int aq_model_bind_text(aq_model *m, aq_err *err)
             return aq_fail(err, AQ_E_NOMEM, "%s", why.text[0] ? why.text : "out of memory");
     }
     if (!m->tmpl) { /* the stated fallback */
-        bool has = m->vocab && aq_vocab_find_special(m->vocab, "<|im_start|>", 12) >= 0 && aq_vocab_find_special(m->vocab, "<|im_end|>", 10) >= 0;
+        bool has = m->vocab && aq_vocab_find_special(m->vocab, "<|im_start|>", 12) >= 0 &&
+                   aq_vocab_find_special(m->vocab, "<|im_end|>", 10) >= 0;
         return aq_tmpl_new(has ? chatml : plain, strlen(has ? chatml : plain), &m->tmpl, err);
     }
     return 0;
@@ -167,17 +184,21 @@ void aq_model_free_text(aq_model *m)
     free((char *)(uintptr_t)m->info.tmpl_refused);
     m->vocab = NULL;
     m->tmpl = NULL;
-    m->info.tok_model = m->info.tok_pre = m->info.tok_refused = m->info.tmpl_src = m->info.tmpl_refused = NULL;
+    m->info.tok_model = m->info.tok_pre = m->info.tok_refused = m->info.tmpl_src =
+        m->info.tmpl_refused = NULL;
 }
 
 /* ---- engine.h ---- */
 
 static int need_vocab(const aq_model *m, aq_err *err)
 {
-    return m->vocab ? 0 : aq_fail(err, AQ_E_UNSUPPORTED, "tokenizer: %s", m->info.tok_refused ? m->info.tok_refused : "the model has none");
+    return m->vocab ? 0
+                    : aq_fail(err, AQ_E_UNSUPPORTED, "tokenizer: %s",
+                              m->info.tok_refused ? m->info.tok_refused : "the model has none");
 }
 
-int aq_tokenize(const aq_model *m, const char *text, size_t n, bool special, aq_toks *ret, aq_err *err)
+int aq_tokenize(const aq_model *m, const char *text, size_t n, bool special, aq_toks *ret,
+                aq_err *err)
 {
     int rc = need_vocab(m, err);
 
@@ -212,14 +233,18 @@ static void job_clear_p(job *j)
     aq_arena_free(j->arena);
 }
 
-static int prepare(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json, size_t n_vars, job *j, aq_err *err)
+static int prepare(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json,
+                   size_t n_vars, job *j, aq_err *err)
 {
     int rc;
 
     if (n_vars > AQ_PROMPT_MAX_BYTES)
-        return aq_fail(err, AQ_E_LIMIT, "template: variables of %zu bytes are more than the %u allowed", n_vars, AQ_PROMPT_MAX_BYTES);
+        return aq_fail(err, AQ_E_LIMIT,
+                       "template: variables of %zu bytes are more than the %u allowed", n_vars,
+                       AQ_PROMPT_MAX_BYTES);
     if (!tmpl && (!m || !m->tmpl))
-        return aq_fail(err, AQ_E_INVAL, "template: there is neither a model's nor another one; name one");
+        return aq_fail(err, AQ_E_INVAL,
+                       "template: there is neither a model's nor another one; name one");
     if (!(j->arena = aq_arena_new(0)))
         return aq_fail(err, AQ_E_NOMEM, "template: out of memory");
     if (tmpl && (rc = aq_tmpl_new(tmpl, n_tmpl, &j->own, err)) < 0)
@@ -230,7 +255,8 @@ static int prepare(const aq_model *m, const char *tmpl, size_t n_tmpl, const cha
     return 0;
 }
 
-int aq_render(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json, size_t n_vars, aq_rendered *ret, aq_err *err)
+int aq_render(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json,
+              size_t n_vars, aq_rendered *ret, aq_err *err)
 {
     __attribute__((cleanup(job_clear_p))) job j = {0};
     int rc = prepare(m, tmpl, n_tmpl, vars_json, n_vars, &j, err);
@@ -238,7 +264,8 @@ int aq_render(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *va
     return rc < 0 ? rc : aq_tmpl_render(j.t, j.vars, ret, err);
 }
 
-int aq_render_tokens(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json, size_t n_vars, aq_toks *ret, aq_err *err)
+int aq_render_tokens(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json,
+                     size_t n_vars, aq_toks *ret, aq_err *err)
 {
     __attribute__((cleanup(job_clear_p))) job j = {0};
     int rc = need_vocab(m, err);
