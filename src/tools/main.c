@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* aquifer-cli: the engine (and later the pool) without a window. One subcommand per cli-NAME.c. */
+/* aquifer-cli: the engine (and later the pool) without a window. One subcommand per cli-NAME.c;
+ * the build defines CLI_NAME for those that are there. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,13 +11,46 @@ static const struct {
     int (*run)(int, char **);
     const char *use;
 } commands[] = {
+    {"info", cli_info,
+     "  aquifer-cli info MODEL [--json]\n      what a model file holds\n"
+     "  aquifer-cli info --devices [--json]\n      what this machine has\n"},
+#ifdef CLI_CHAT
+    {"chat", cli_chat,
+     "  aquifer-cli chat -m MODEL [-p PROMPT] [--system TEXT] [--temp T] [--seed N] [--max N] [--json]\n      talk to a model\n"},
+#endif
+#ifdef CLI_GENERATE
+    {"generate", cli_generate,
+     "  aquifer-cli generate MODEL --tokens FILE -n N [--backend B] --json\n      greedy continuation of tokens\n"},
+#endif
+#ifdef CLI_LOGITS
+    {"logits", cli_logits,
+     "  aquifer-cli logits MODEL --tokens FILE --out FILE [--backend B] [--kv f32|f16|q8_0] [--chunk N] [--threads N] [--draft]\n      logits of tokens\n"},
+#endif
+#ifdef CLI_TOKENIZE
+    {"tokenize", cli_tokenize,
+     "  aquifer-cli tokenize MODEL --jsonl\n      texts on stdin to token ids\n"},
+#endif
+#ifdef CLI_DETOKENIZE
+    {"detokenize", cli_detokenize,
+     "  aquifer-cli detokenize MODEL --jsonl [--pieces]\n      token ids on stdin to texts\n"},
+#endif
+#ifdef CLI_RENDER
+    {"render", cli_render,
+     "  aquifer-cli render [MODEL] [--template FILE] --jsonl [--ids]\n      chat templates\n"},
+#endif
+#ifdef CLI_BENCH
+    {"bench", cli_bench,
+     "  aquifer-cli bench MODEL --prompt N --gen N --threads N --repeat N --json\n      speed on this machine\n"},
+#endif
+    {"dequant", cli_dequant,
+     "  aquifer-cli dequant FILE\n      check decoding against stored floats\n"},
 };
 
 static void usage(FILE *f)
 {
     fprintf(f, "aquifer-cli " AQ_VERSION "\nusage: aquifer-cli COMMAND …\n\n");
     for (size_t i = 0; i < AQ_LEN(commands); i++)
-        fprintf(f, "  aquifer-cli %s\n", commands[i].use);
+        fputs(commands[i].use, f);
 }
 
 int main(int argc, char **argv)

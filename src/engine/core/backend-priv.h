@@ -10,7 +10,7 @@
 
 #define AQ_BACKEND_ABI 1u
 
-typedef struct aq_block aq_block;
+struct aq_blocks;
 typedef struct aq_backend {
     uint32_t abi, size;
     char hash[33];
@@ -22,7 +22,8 @@ typedef struct aq_backend {
     /** KV and recurrent state for the layers of w (for its draft layers when it has the ends). */
     int (*state)(void *w, const aq_state_cfg *, void **ret_s, aq_err *);
     int (*apply)(void *s, const aq_op *, uint32_t n, aq_err *);
-    /** win->x [n_rows][row_f32] through the layers; rows with BACK or LOGITS to x_out [n_back][row_f32]. hosts NULL = own experts.
+    /** The rows of win (its ops were applied before): win->x [n_rows][row_f32] through the layers; rows with BACK or LOGITS to
+     * x_out [n_back][row_f32]. hosts NULL = own experts.
      * *stop != 0 is looked at once a layer: CANCELLED, and every seq of the window is at its length before it (a recurrent one at its
      * last KEEP, SNAP or window boundary, by the kept copy). */
     int (*forward)(void *w, void *s, const aq_window *, const aq_expert_host *const *hosts, uint32_t n_hosts, float *x_out,
@@ -39,8 +40,7 @@ typedef struct aq_backend {
     void (*drop_state)(void *s);
     void (*drop)(void *w);
     uint64_t (*bytes)(const void *w, const void *s); /* held now; either may be NULL */
-    const aq_block *block;          /* single blocks, for tests */
-    uint32_t n_block;
+    const struct aq_blocks *blocks;     /* its operations, for tests; NULL when it is not built on forward-priv.h */
 } aq_backend;
 
 extern const aq_backend aq_backend_reference;

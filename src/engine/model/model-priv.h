@@ -80,6 +80,7 @@ typedef struct aq_layer {
 
 struct aq_model {
     aq_model_info info;
+    aq_arena *arena;         /* everything below that is not the gguf's */
     aq_gguf *gguf;
     const aq_tensor *tensor; /* [n_tensor] */
     uint32_t n_tensor;

@@ -132,7 +132,8 @@ aq_ring *aq_ring_new(uint32_t cap_bytes); /* rounded up to a power of two, 4 KiB
 void aq_ring_free(aq_ring *);
 AQ_CLEANUP_FUNC(aq_ring *, aq_ring_free)
 /** Append one record of the two parts joined. 1 = taken and the ring was empty before (wake the reader), 0 = taken,
- * -AQ_E_BUSY = full (nothing written), -AQ_E_LIMIT = can never fit. Writer thread. */
+ * -AQ_E_BUSY = full (nothing written), -AQ_E_LIMIT = can never fit: a record with its 8 bytes of head, rounded up to 8, takes at most half
+ * the ring. The reader pops until 0 before it waits for the next wake. Writer thread. */
 int aq_ring_push(aq_ring *, const void *head, uint32_t n_head, const void *body, uint32_t n_body) AQ_MUST;
 /** 1 and the oldest record (contiguous, 8-byte aligned, valid until the next pop), or 0 when empty. Reader thread. */
 int aq_ring_pop(aq_ring *, const void **ret, uint32_t *ret_n);

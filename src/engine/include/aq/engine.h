@@ -354,8 +354,8 @@ int aq_eval_new(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, ui
                 aq_progress *, aq_eval **ret, aq_err *) AQ_MUST;
 void aq_eval_free(aq_eval *);
 AQ_CLEANUP_FUNC(aq_eval *, aq_eval_free)
-/** Read n (≤ max_rows) tokens; logits of all rows [n][n_vocab], or with last_only of the last one [1][n_vocab]; ret_hidden (may be
- * NULL) [n][n_embd] after the final norm. */
+/** Read n (≤ max_rows) tokens; logits of all rows [n][n_vocab], or with last_only of the last one [1][n_vocab]; ret_hidden [n][n_embd]
+ * after the final norm. Either may be NULL. */
 int aq_eval_rows(aq_eval *, const int32_t *tok, uint32_t n, bool last_only, float *ret_logits, float *ret_hidden, aq_err *) AQ_MUST;
 /** The draft head: tokens tok[i] at positions pos0 + i with the hidden rows of the positions before them; logits [n][n_vocab]. */
 int aq_eval_draft(aq_eval *, const int32_t *tok, const float *hidden, uint32_t n, uint32_t pos0, float *ret_logits, aq_err *) AQ_MUST;

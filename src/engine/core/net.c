@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading: tensors of a layer range and of the ends into memory of the backend, matrices in its own layout, vectors as f32.
+ * Thread: load any one, the rest the stage's. */
+#include <inttypes.h>
+
+#include "forward-priv.h"
+
+#define SLICE_BYTES ((size_t)4 << 20) /* between two looks at cancel */
+
+int aq_mat_read(const aq_mat_src *s, uint64_t off, void *dst, size_t n, aq_err *err)
+{
+    uint8_t *p = dst;
+    while (n > 0) {
+        size_t k = AQ_MIN(n, SLICE_BYTES);
+        if (s->progress && atomic_load_explicit(&s->progress->cancel, memory_order_relaxed))
+            return aq_fail(err, AQ_E_CANCELLED, "loading was stopped");
+        int rc = s->src->read(s->src->self, s->tensor, off, p, k, err);
+        if (rc < 0)
+            return rc;
+        if (s->progress)
+            atomic_fetch_add_explicit(&s->progress->done, k, memory_order_relaxed);
+        p += k;
+        off += k;
+        n -= k;
+    }
+    return 0;
+}
+
+static bool is_vector(int role)
+{
+    switch (role) {
+    case AQ_W_ATTN_NORM: case AQ_W_Q_BIAS: case AQ_W_K_BIAS: case AQ_W_V_BIAS: case AQ_W_Q_NORM: case AQ_W_K_NORM: case AQ_W_CONV:
+    case AQ_W_DT_BIAS: case AQ_W_A: case AQ_W_SSM_NORM: case AQ_W_FFN_NORM: case AQ_W_E_NORM: case AQ_W_H_NORM: case AQ_W_SH_HEAD_NORM:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_expert(int role)
+{
+    return role == AQ_W_EXP_GATE || role == AQ_W_EXP_UP || role == AQ_W_EXP_DOWN;
+}
+
+/* Experts of this place: [e0, e1) within the model's n. */
+static void expert_range(const aq_place *place, uint64_t n, uint32_t *e0, uint32_t *e1)
+{
+    *e0 = place->e0;
+    *e1 = place->e1;
+    if (place->e0 == 0 && place->e1 == 0)
+        *e1 = (uint32_t)n;
+}
+
+static uint64_t mats_of(const aq_tensor *t)
+{
+    return AQ_MAX(t->ne[2], 1) * AQ_MAX(t->ne[3], 1);
+}
+
+static uint64_t layer_load_bytes(const aq_model *m, const aq_place *place, const aq_layer *l)
+{
+    uint64_t sum = 0;
+    for (int r = 0; r < AQ_W_N; r++) {
+        if (l->w[r] < 0 || ((place->flags & AQ_PLACE_EXPERTS) && !is_expert(r)))
+            continue;
+        const aq_tensor *t = &m->tensor[l->w[r]];
+        uint32_t e0 = 0, e1 = 1;
+        uint64_t n = mats_of(t);
+        if (is_expert(r))
+            expert_range(place, n, &e0, &e1);
+        sum += t->bytes / n * (e1 - e0);
+    }
+    return sum;
+}
+
+uint64_t aq_net_load_bytes(const aq_model *m, const aq_place *place, uint32_t l0, uint32_t l1)
+{
+    uint64_t sum = 0;
+    for (uint32_t l = l0; l < l1; l++)
+        sum += layer_load_bytes(m, place, &m->layer[l]);
+    if (!(place->flags & AQ_PLACE_ENDS))
+        return sum;
+    if (m->info.n_draft > 0)
+        sum += layer_load_bytes(m, place, &m->layer[m->info.n_layer]);
+    sum += m->tensor[m->w_embd].bytes + m->tensor[m->w_out_norm].bytes;
+    if (m->w_out != m->w_embd)
+        sum += m->tensor[m->w_out].bytes;
+    return sum;
+}
+
+typedef struct loader {
+    aq_net *net;
+    const aq_wsrc *src;
+    const aq_place *place;
+    aq_progress *progress;
+} loader;
+
+static int load_vector(loader *ld, int32_t tensor, float **ret, uint32_t *ret_n, aq_err *err)
+{
+    const aq_tensor *t = &ld->net->model->tensor[tensor];
+    uint64_t n = t->ne[0] * AQ_MAX(t->ne[1], 1) * mats_of(t);
+    if (!t->type->dequant)
+        return aq_fail(err, AQ_E_UNSUPPORTED, "%.*s: storage type %s is not supported", (int)t->name.n, t->name.p, t->type->name);
+    if (n == 0 || n > UINT32_MAX)
+        return aq_fail(err, AQ_E_LIMIT, "%.*s: %" PRIu64 " values are out of range", (int)t->name.n, t->name.p, n);
+    AQ_AUTOFREE void *raw = malloc(t->bytes);
+    AQ_AUTOFREE float *v = malloc(n * sizeof(*v));
+    if (!raw || !v)
+        return aq_fail(err, AQ_E_NOMEM, "%.*s: out of memory", (int)t->name.n, t->name.p);
+    aq_mat_src s = {.src = ld->src, .t = t, .tensor = (uint32_t)tensor, .progress = ld->progress};
+    int rc = aq_mat_read(&s, 0, raw, t->bytes, err);
+    if (rc < 0)
+        return rc;
+    t->type->dequant(raw, v, n);
+    ld->net->bytes += n * sizeof(*v);
+    *ret = AQ_STEAL(v);
+    if (ret_n)
+        *ret_n = (uint32_t)n;
+    return 0;
+}
+
+static int load_matrix(loader *ld, int32_t tensor, bool expert, aq_mat *ret, aq_err *err)
+{
+    const aq_tensor *t = &ld->net->model->tensor[tensor];
+    uint32_t e0 = 0, e1 = 1;
+    uint64_t rows = AQ_MAX(t->ne[1], 1), n = mats_of(t);
+    if (expert)
+        expert_range(ld->place, n, &e0, &e1);
+    if (t->ne[0] > UINT32_MAX || rows > UINT32_MAX || e0 >= e1 || e1 > n || (!expert && n != 1))
+        return aq_fail(err, AQ_E_INVAL, "%.*s: experts [%u, %u) of %" PRIu64 " cannot be held here", (int)t->name.n, t->name.p, e0, e1, n);
+    aq_mat_src s = {.src = ld->src, .t = t, .tensor = (uint32_t)tensor, .rows = (uint32_t)rows, .cols = (uint32_t)t->ne[0], .e0 = e0,
+                    .n_mat = e1 - e0, .progress = ld->progress};
+    aq_mat m = {.type = t->type, .rows = s.rows, .cols = s.cols, .e0 = e0, .n_mat = s.n_mat};
+    int rc = ld->net->blocks->mat_load(ld->net->ctx, &s, &m, err);
+    if (rc < 0)
+        return aq_err_prefix(err, rc, "%.*s", (int)t->name.n, t->name.p);
+    ld->net->bytes += m.bytes;
+    *ret = m;
+    return 0;
+}
+
+static int load_layer(loader *ld, uint32_t l, aq_net_layer *nl, aq_err *err)
+{
+    const aq_layer *d = &ld->net->model->layer[l];
+    nl->d = d;
+    if ((d->mixer != AQ_MIX_ATTN && d->mixer != AQ_MIX_DELTA) || (d->ffn != AQ_FFN_DENSE && d->ffn != AQ_FFN_MOE))
+        return aq_fail(err, AQ_E_UNSUPPORTED, "layer %u is of a kind that this backend does not compute", l);
+    for (int r = 0; r < AQ_W_N; r++) {
+        if (d->w[r] < 0 || ((ld->place->flags & AQ_PLACE_EXPERTS) && !is_expert(r)))
+            continue;
+        int rc = is_vector(r) ? load_vector(ld, d->w[r], &nl->v[r], &nl->n_v[r], err)
+                              : load_matrix(ld, d->w[r], is_expert(r), &nl->m[r], err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int load_ends(loader *ld, aq_err *err)
+{
+    aq_net *net = ld->net;
+    const aq_model *m = net->model;
+    int rc = load_matrix(ld, m->w_embd, false, &net->embd, err);
+    if (rc < 0)
+        return rc;
+    rc = load_vector(ld, m->w_out_norm, &net->out_norm, NULL, err);
+    if (rc < 0)
+        return rc;
+    net->tied = m->w_out == m->w_embd;
+    if (net->tied)
+        net->out = net->embd;
+    else if ((rc = load_matrix(ld, m->w_out, false, &net->out, err)) < 0)
+        return rc;
+    if (m->info.n_draft == 0)
+        return 0;
+    net->draft = calloc(1, sizeof(*net->draft));
+    if (!net->draft)
+        return aq_fail(err, AQ_E_NOMEM, "draft layer: out of memory");
+    return load_layer(ld, m->info.n_layer, net->draft, err);
+}
+
+AQ_CLEANUP_FUNC(void *, aq_net_drop)
+
+int aq_net_load(const aq_blocks *blocks, aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place, uint32_t l0, uint32_t l1,
+                aq_progress *progress, void **ret_w, aq_err *err)
+{
+    if (l0 > l1 || l1 > m->info.n_layer || (l0 == l1 && !(place->flags & AQ_PLACE_ENDS)))
+        return aq_fail(err, AQ_E_INVAL, "layers [%u, %u) of %u cannot be loaded", l0, l1, m->info.n_layer);
+    if (m->w_out < 0)
+        return aq_fail(err, AQ_E_INVAL, "the model was opened for its vocabulary only");
+    aq_net *net = calloc(1, sizeof(*net));
+    AQ_AUTO(aq_net_drop) void *guard = net;
+    if (!net)
+        return aq_fail(err, AQ_E_NOMEM, "weights: out of memory");
+    *net = (aq_net){.rt = rt, .model = m, .blocks = blocks, .l0 = l0, .l1 = l1, .flags = place->flags};
+    net->layer = calloc(l1 - l0 + 1, sizeof(*net->layer));
+    if (!net->layer)
+        return aq_fail(err, AQ_E_NOMEM, "weights: out of memory");
+    int rc = blocks->open(rt, m, &net->ctx, err);
+    if (rc < 0)
+        return rc;
+    loader ld = {.net = net, .src = src, .place = place, .progress = progress};
+    if (m->w_rope_freqs >= 0 && !(place->flags & AQ_PLACE_EXPERTS)) {
+        rc = load_vector(&ld, m->w_rope_freqs, &net->rope_freqs, &net->n_rope_freqs, err);
+        if (rc < 0)
+            return rc;
+    }
+    for (uint32_t l = l0; l < l1; l++)
+        if ((rc = load_layer(&ld, l, &net->layer[l - l0], err)) < 0)
+            return rc;
+    if ((place->flags & AQ_PLACE_ENDS) && (rc = load_ends(&ld, err)) < 0)
+        return rc;
+    *ret_w = AQ_STEAL(guard);
+    return 0;
+}
+
+static void drop_layer(aq_net *net, aq_net_layer *l)
+{
+    for (int r = 0; r < AQ_W_N; r++) {
+        if (l->m[r].data)
+            net->blocks->mat_drop(net->ctx, &l->m[r]);
+        free(l->v[r]);
+    }
+}
+
+void aq_net_drop(void *w)
+{
+    aq_net *net = w;
+    if (!net)
+        return;
+    if (net->layer)
+        for (uint32_t l = 0; l < net->l1 - net->l0; l++)
+            drop_layer(net, &net->layer[l]);
+    if (net->draft)
+        drop_layer(net, net->draft);
+    if (net->embd.data)
+        net->blocks->mat_drop(net->ctx, &net->embd);
+    if (net->out.data && !net->tied)
+        net->blocks->mat_drop(net->ctx, &net->out);
+    free(net->out_norm);
+    free(net->rope_freqs);
+    free(net->layer);
+    free(net->draft);
+    if (net->ctx)
+        net->blocks->close(net->ctx);
+    free(net);
+}
+
+int aq_net_sync(void *w, aq_err *err)
+{
+    return 0; /* every block is done when it returns */
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* aq_rt: the CPU pool, the chosen kernels, and what is known about devices. */
+#include "rt-priv.h"
+
+int aq_rt_new(const aq_rt_cfg *cfg, aq_rt **ret, aq_err *err)
+{
+    static const aq_rt_cfg dflt = {.pin = true};
+    if (!cfg)
+        cfg = &dflt;
+    const char *path = cfg->cpu_path && *cfg->cpu_path ? cfg->cpu_path : NULL;
+    const aq_isa *isa = aq_isa_find(path);
+    if (!isa) {
+        AQ_AUTO(aq_bytes_clear) aq_bytes list = {0};
+        for (const char *const *p = aq_cpu_paths(); *p; p++)
+            if (aq_bytes_putf(&list, "%s%s", list.n ? ", " : "", *p) < 0)
+                break;
+        const char *s = aq_bytes_str(&list);
+        return aq_fail(err, AQ_E_UNSUPPORTED, "CPU path '%.40s' is not there: this CPU can run %s (AQ_CPU or the setting chooses one of them)",
+                       path, s ? s : "c");
+    }
+    AQ_AUTO(aq_rt_free) aq_rt *rt = calloc(1, sizeof *rt);
+    if (!rt)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for the runtime");
+    rt->isa = isa;
+    int rc = aq_pool_new(cfg->n_threads, cfg->pin, cfg->nice, &rt->pool, err);
+    if (rc < 0)
+        return rc;
+    *ret = AQ_STEAL(rt);
+    return 0;
+}
+
+void aq_rt_free(aq_rt *rt)
+{
+    if (!rt)
+        return;
+    aq_pool_free(rt->pool);
+    free(rt);
+}
+
+uint32_t aq_rt_threads(const aq_rt *rt)
+{
+    return aq_pool_threads(rt->pool);
+}
+
+const char *aq_rt_cpu_path(const aq_rt *rt)
+{
+    return rt->isa->name;
+}
+
+const char *aq_cuda_state(const char **ret_text)
+{
+    if (ret_text)
+        *ret_text = "This build has no CUDA module: models run on the CPU";
+    return "not-built";
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scalar operations on f32 rows: what `reference` computes with, and what other tables fall back on. Sums run in double, in index order,
+ * so that a row's bits depend on nothing but the row. Any thread. */
+#include <math.h>
+
+#include "forward-priv.h"
+
+static float silu(float x)
+{
+    return (float)(x / (1.0 + exp(-(double)x)));
+}
+
+void aq_scalar_norm(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps, float *y)
+{
+    for (uint32_t r = 0; r < n; r++, x += dim, y += dim) {
+        double sum = 0;
+        for (uint32_t i = 0; i < dim; i++)
+            sum += (double)x[i] * x[i];
+        double scale = 1.0 / sqrt(sum / dim + eps);
+        for (uint32_t i = 0; i < dim; i++)
+            y[i] = (float)(x[i] * scale * w[i]);
+    }
+}
+
+void aq_scalar_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot, int kind, const float *cs)
+{
+    uint32_t half = d_rot / 2, step = kind == AQ_ROPE_NEOX ? 1 : 2, pair = kind == AQ_ROPE_NEOX ? half : 1;
+    for (uint32_t r = 0; r < n; r++, cs += 2 * half)
+        for (uint32_t h = 0; h < n_head; h++, x += d)
+            for (uint32_t i = 0; i < half; i++) {
+                float *a = x + (size_t)i * step, *b = a + pair, c = cs[2 * i], s = cs[2 * i + 1];
+                double x0 = *a, x1 = *b;
+                *a = (float)(x0 * c - x1 * s);
+                *b = (float)(x0 * s + x1 * c);
+            }
+}
+
+static void put_vals(uint32_t type, void *dst, const float *src, uint32_t n)
+{
+    if (type == AQ_KV_F32) {
+        memcpy(dst, src, n * sizeof(float));
+        return;
+    }
+    uint16_t *h = dst;
+    for (uint32_t i = 0; i < n; i++)
+        h[i] = aq_f32_to_f16(src[i]);
+}
+
+void aq_scalar_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n_run, const float *k, const float *v)
+{
+    for (uint32_t r = 0; r < n_run; r++)
+        for (uint32_t j = 0; j < run[r].n; j++) {
+            uint32_t at = run[r].kv0 + j, page = run[r].page[at / AQ_PAGE_TOK], tok = at % AQ_PAGE_TOK;
+            size_t row = (size_t)(run[r].row0 + j) * kv->n_kv;
+            for (uint32_t h = 0; h < kv->n_kv; h++) {
+                put_vals(kv->type, aq_kv_k(kv, page, h, tok), k + (row + h) * kv->d_k, kv->d_k);
+                put_vals(kv->type, aq_kv_v(kv, page, h, tok), v + (row + h) * kv->d_v, kv->d_v);
+            }
+        }
+}
+
+static float kv_val(const aq_kv *kv, const void *p, uint32_t i)
+{
+    return kv->type == AQ_KV_F32 ? ((const float *)p)[i] : aq_f16_to_f32(((const uint16_t *)p)[i]);
+}
+
+/* One head of one row: one pass over the entries, what is summed so far shrinks when a larger score comes. */
+static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page, uint32_t lo, uint32_t hi, uint32_t g, const float *q,
+                        float *out)
+{
+    double acc[512];
+    for (uint32_t v0 = 0; v0 < kv->d_v; v0 += AQ_LEN(acc)) { /* a slice of the values at a time */
+        uint32_t nv = AQ_MIN(kv->d_v - v0, (uint32_t)AQ_LEN(acc));
+        double top = -INFINITY, sum = 0;
+        memset(acc, 0, sizeof(acc));
+        for (uint32_t t = lo; t < hi; t++) {
+            const void *k = aq_kv_k(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK), *v = aq_kv_v(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK);
+            double s = 0;
+            for (uint32_t i = 0; i < kv->d_k; i++)
+                s += (double)q[i] * kv_val(kv, k, i);
+            s *= d->score_scale;
+            if (s > top) {
+                double shrink = exp(top - s);
+                for (uint32_t i = 0; i < nv; i++)
+                    acc[i] *= shrink;
+                sum *= shrink;
+                top = s;
+            }
+            double p = exp(s - top);
+            sum += p;
+            for (uint32_t i = 0; i < nv; i++)
+                acc[i] += p * kv_val(kv, v, v0 + i);
+        }
+        for (uint32_t i = 0; i < nv; i++)
+            out[v0 + i] = (float)(acc[i] / sum);
+    }
+}
+
+void aq_scalar_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run, uint32_t n_run, const float *q, float *out)
+{
+    uint32_t group = d->n_head / kv->n_kv;
+    for (uint32_t r = 0; r < n_run; r++)
+        for (uint32_t j = 0; j < run[r].n; j++) {
+            uint32_t hi = run[r].kv0 + j + 1, lo = d->window && hi > d->window ? hi - d->window : 0;
+            size_t row = (size_t)(run[r].row0 + j) * d->n_head;
+            for (uint32_t h = 0; h < d->n_head; h++)
+                attend_head(d, kv, run[r].page, lo, hi, h / group, q + (row + h) * kv->d_k, out + (row + h) * kv->d_v);
+        }
+}
+
+void aq_scalar_swiglu(void *ctx, const float *gate, const float *up, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = silu(gate[i]) * up[i];
+}
+
+/* S ← e^g S; r = β (v − Sᵀk); S ← S + k rᵀ; o = Sᵀq, per head. */
+void aq_scalar_delta(void *ctx, const aq_delta *a)
+{
+    uint32_t ds = a->d->d_state, n_kh = a->d->n_kh, n_vh = a->d->n_vh;
+    for (uint32_t t = 0; t < a->n; t++) {
+        const float *s_in = t == 0 ? a->s_in : a->s_out;
+        for (uint32_t h = 0; h < n_vh; h++) {
+            const float *q = a->q + t * a->stride + (size_t)(h % n_kh) * ds, *k = a->k + t * a->stride + (size_t)(h % n_kh) * ds;
+            const float *v = a->v + t * a->stride + (size_t)h * ds;
+            float e = (float)exp((double)a->decay[(size_t)t * n_vh + h]), beta = a->beta[(size_t)t * n_vh + h];
+            float *o = a->o + ((size_t)t * n_vh + h) * ds;
+            for (uint32_t j = 0; j < ds; j++) {
+                const float *src = s_in + ((size_t)h * ds + j) * ds;
+                float *dst = a->s_out + ((size_t)h * ds + j) * ds;
+                double kv = 0, out = 0;
+                for (uint32_t i = 0; i < ds; i++) {
+                    dst[i] = src[i] * e;
+                    kv += (double)dst[i] * k[i];
+                }
+                float r = (float)(beta * (v[j] - kv));
+                for (uint32_t i = 0; i < ds; i++) {
+                    dst[i] += k[i] * r;
+                    out += (double)dst[i] * q[i];
+                }
+                o[j] = (float)out;
+            }
+        }
+    }
+}

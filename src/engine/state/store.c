@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* KV pages and recurrent slots; see store-priv.h. Thread: the stage's. */
+#include "store-priv.h"
+
+#define ALIGN 64u
+#define STORE_BYTES_MAX ((uint64_t)1 << 46)
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Not zeroed: pages of memory that nobody writes are never taken from the system. */
+static void *big_alloc(aq_store *s, uint64_t n, aq_err *err)
+{
+    void *p = n <= STORE_BYTES_MAX ? aligned_alloc(ALIGN, round_up(n, ALIGN)) : NULL;
+    if (!p)
+        aq_fail(err, AQ_E_NOMEM, "the state of the chats needs %llu MB, which are not there (use a shorter context or fewer chats)",
+                (unsigned long long)(n >> 20));
+    else
+        s->bytes += n;
+    return p;
+}
+
+static float *slot_of(const aq_store *s, uint32_t slot)
+{
+    size_t at = slot < s->cfg.max_seq ? 2 * (size_t)slot + s->odd[slot] : (size_t)s->cfg.max_seq + slot;
+    return s->slot + at * s->slot_f32;
+}
+
+float *aq_store_live(const aq_store *s, uint32_t seq, uint32_t layer)
+{
+    return slot_of(s, seq) + s->slot_off[layer];
+}
+
+float *aq_store_before(const aq_store *s, uint32_t seq, uint32_t layer)
+{
+    return s->slot + (2 * (size_t)seq + !s->odd[seq]) * s->slot_f32 + s->slot_off[layer];
+}
+
+float *aq_store_hist(const aq_store *s, uint32_t seq, uint32_t layer)
+{
+    return s->hist + seq * s->hist_f32 + s->hist_off[layer];
+}
+
+static void copy_page(void *user, uint32_t dst, uint32_t src, uint32_t n_tok)
+{
+    aq_store *s = user;
+    for (uint32_t l = 0; l < s->n_layer; l++) {
+        const aq_kv *kv = &s->kv[l];
+        for (uint32_t h = 0; kv->base && h < kv->n_kv; h++) {
+            memcpy(aq_kv_k(kv, dst, h, 0), aq_kv_k(kv, src, h, 0), (size_t)n_tok * kv->d_k * kv->val_bytes);
+            memcpy(aq_kv_v(kv, dst, h, 0), aq_kv_v(kv, src, h, 0), (size_t)n_tok * kv->d_v * kv->val_bytes);
+        }
+    }
+}
+
+static void copy_slot(void *user, uint32_t dst, uint32_t src)
+{
+    aq_store *s = user;
+    memcpy(slot_of(s, dst), slot_of(s, src), s->slot_f32 * sizeof(float));
+}
+
+static void zero_slot(void *user, uint32_t slot)
+{
+    aq_store *s = user;
+    memset(slot_of(s, slot), 0, s->slot_f32 * sizeof(float));
+}
+
+static void rewind_slot(void *user, uint32_t dst, uint32_t src, uint32_t n_rows)
+{
+    aq_store *s = user;
+    for (uint32_t l = 0; l < s->n_layer; l++) {
+        const aq_layer *d = s->layer[l].d;
+        if (d->mixer != AQ_MIX_DELTA)
+            continue;
+        uint32_t c = aq_delta_width(d);
+        const float *in = aq_store_before(s, src, l), *qkv = aq_store_hist(s, src, l), *decay = qkv + (size_t)AQ_REWIND_ROWS * c;
+        float *out = aq_store_live(s, dst, l);
+        size_t n_tail = (size_t)(d->conv_k - 1) * c;
+        aq_delta_run(s->net->blocks, s->net->ctx, &s->layer[l], n_rows, qkv, decay, decay + (size_t)AQ_REWIND_ROWS * d->n_vh, in, out,
+                     in + n_tail, out + n_tail, s->net->model->eps, s->tmp, s->tmp_o);
+    }
+}
+
+static const aq_seqmap_vt seqmap_vt = {copy_page, copy_slot, zero_slot, rewind_slot};
+
+static int new_kv(aq_store *s, uint32_t l, aq_err *err)
+{
+    const aq_layer *d = s->layer[l].d;
+    aq_kv *kv = &s->kv[l];
+    uint32_t val = s->cfg.kv_type == AQ_KV_F32 ? 4 : 2;
+    size_t k = (size_t)d->n_kv * AQ_PAGE_TOK * d->d_k * val, v = (size_t)d->n_kv * AQ_PAGE_TOK * d->d_v * val;
+    *kv = (aq_kv){.type = s->cfg.kv_type, .n_kv = d->n_kv, .d_k = d->d_k, .d_v = d->d_v, .val_bytes = val, .v_off = k,
+                  .page_bytes = k + v};
+    kv->base = big_alloc(s, (uint64_t)kv->page_bytes * s->cfg.n_page, err);
+    return kv->base ? 0 : -AQ_E_NOMEM;
+}
+
+static int new_recurrent(aq_store *s, aq_err *err)
+{
+    size_t wide = 0, wide_o = 0;
+    for (uint32_t l = 0; l < s->n_layer; l++) {
+        const aq_layer *d = s->layer[l].d;
+        if (d->mixer != AQ_MIX_DELTA)
+            continue;
+        size_t c = aq_delta_width(d);
+        s->slot_off[l] = s->slot_f32;
+        s->slot_f32 += round_up((d->conv_k - 1) * c + (size_t)d->n_vh * d->d_state * d->d_state, ALIGN / 4);
+        s->hist_off[l] = s->hist_f32;
+        s->hist_f32 += round_up(AQ_REWIND_ROWS * (c + 2 * (size_t)d->n_vh), ALIGN / 4);
+        wide = AQ_MAX(wide, c);
+        wide_o = AQ_MAX(wide_o, (size_t)d->n_vh * d->d_state);
+    }
+    s->slot = big_alloc(s, (2 * (uint64_t)s->cfg.max_seq + s->cfg.n_snap) * s->slot_f32 * sizeof(float), err);
+    s->hist = s->slot ? big_alloc(s, (uint64_t)s->cfg.max_seq * s->hist_f32 * sizeof(float), err) : NULL;
+    if (!s->slot || !s->hist)
+        return -AQ_E_NOMEM;
+    s->tmp = malloc(AQ_REWIND_ROWS * wide * sizeof(float));
+    s->tmp_o = malloc(AQ_REWIND_ROWS * wide_o * sizeof(float));
+    if (!s->tmp || !s->tmp_o)
+        return aq_fail(err, AQ_E_NOMEM, "state: out of memory");
+    return 0;
+}
+
+int aq_store_new(const aq_net *net, const aq_net_layer *layer, uint32_t n_layer, const aq_state_cfg *cfg, aq_store **ret, aq_err *err)
+{
+    if (cfg->kv_type != AQ_KV_F16 && cfg->kv_type != AQ_KV_F32)
+        return aq_fail(err, AQ_E_UNSUPPORTED, "KV type %u is not supported by this backend (f16 and f32 are)", cfg->kv_type);
+    AQ_AUTO(aq_store_free) aq_store *s = calloc(1, sizeof(*s));
+    if (!s)
+        return aq_fail(err, AQ_E_NOMEM, "state: out of memory");
+    *s = (aq_store){.net = net, .layer = layer, .n_layer = n_layer, .cfg = *cfg};
+    for (uint32_t l = 0; l < n_layer; l++)
+        s->recurrent |= layer[l].d->mixer == AQ_MIX_DELTA;
+    int rc = aq_seqmap_new(cfg, s->recurrent, &seqmap_vt, s, &s->map, err);
+    if (rc < 0)
+        return rc;
+    s->kv = calloc(n_layer, sizeof(*s->kv));
+    s->slot_off = calloc(n_layer, sizeof(*s->slot_off));
+    s->hist_off = calloc(n_layer, sizeof(*s->hist_off));
+    s->odd = calloc(cfg->max_seq, 1);
+    s->run = calloc(cfg->max_rows, sizeof(*s->run));
+    if (!s->kv || !s->slot_off || !s->hist_off || !s->odd || !s->run)
+        return aq_fail(err, AQ_E_NOMEM, "state: out of memory");
+    for (uint32_t l = 0; l < n_layer; l++)
+        if (layer[l].d->mixer == AQ_MIX_ATTN && (rc = new_kv(s, l, err)) < 0)
+            return rc;
+    if (s->recurrent && (rc = new_recurrent(s, err)) < 0)
+        return rc;
+    *ret = AQ_STEAL(s);
+    return 0;
+}
+
+void aq_store_free(aq_store *s)
+{
+    if (!s)
+        return;
+    aq_seqmap_free(s->map);
+    for (uint32_t l = 0; s->kv && l < s->n_layer; l++)
+        free(s->kv[l].base);
+    free(s->kv);
+    free(s->slot_off);
+    free(s->hist_off);
+    free(s->slot);
+    free(s->hist);
+    free(s->odd);
+    free(s->tmp);
+    free(s->tmp_o);
+    free(s->run);
+    free(s);
+}
+
+static void turn(aq_store *s)
+{
+    for (uint32_t r = 0; s->recurrent && r < s->n_run; r++)
+        s->odd[s->run[r].seq] ^= 1;
+}
+
+int aq_store_begin(aq_store *s, const aq_window *w, aq_err *err)
+{
+    int rc = aq_seqmap_grow(s->map, w, err);
+    if (rc < 0)
+        return rc;
+    s->n_run = 0;
+    for (uint32_t i = 0; i < w->n_rows; i++) {
+        if (i > 0 && w->row[i].seq == w->row[i - 1].seq) {
+            s->run[s->n_run - 1].n++;
+            continue;
+        }
+        uint32_t len;
+        const uint32_t *page = aq_seqmap_pages(s->map, w->row[i].seq, &len);
+        s->run[s->n_run++] = (aq_run){.seq = w->row[i].seq, .row0 = i, .n = 1, .kv0 = w->row[i].pos, .page = page};
+    }
+    turn(s);
+    return 0;
+}
+
+void aq_store_undo(aq_store *s, const aq_window *w)
+{
+    turn(s);
+    aq_seqmap_undo(s->map, w);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of a vocabulary, shared by vocab.c, bpe.c, encode.c and split.c. */
+#ifndef AQ_TEXT_VOCAB_PRIV_H
+#define AQ_TEXT_VOCAB_PRIV_H
+
+#include "text-priv.h"
+
+/** Length in bytes of the first piece of s[0..n), n >= 1, valid UTF-8; 1..n. */
+typedef size_t (*aq_split_fn)(const char *s, size_t n);
+
+typedef struct aq_splitter {
+    const char *pre;
+    aq_split_fn fn;
+    bool digits_first; /* every \p{N} alone, before fn sees the rest */
+    bool whole_word;   /* a piece that is a token as a whole is taken so, before merging */
+} aq_splitter;
+const aq_splitter *aq_splitter_find(const char *pre);
+const aq_splitter *aq_splitter_list(size_t *ret_n);
+
+typedef struct aq_merge {
+    uint32_t left, right, to;
+} aq_merge;
+
+struct aq_vocab {
+    uint32_t n_tok, n_merge, n_special;
+    const aq_splitter *split;
+    char *blob;           /* raw bytes of all tokens */
+    uint32_t *off;        /* [n_tok + 1] into blob */
+    uint8_t *type;        /* [n_tok] */
+    uint8_t *eog;         /* [n_tok] */
+    uint32_t *tok_slot;   /* open addressing over the pieces of NORMAL and BYTE tokens: id + 1, 0 = free */
+    uint32_t tok_mask;
+    aq_merge *merge;      /* [n_merge], index = rank */
+    uint32_t *merge_slot; /* open addressing over (left, right): rank + 1, 0 = free */
+    uint32_t merge_mask;
+    int32_t byte_tok[256]; /* token of a single byte, -1 = none */
+    uint32_t *special;     /* [n_special] ids that may be recognised in text, ascending by bytes */
+    uint32_t special_at[257]; /* where those with a first byte begin in special */
+    int32_t bos, eos, eot, eom, unk, pad;
+    bool add_bos;
+};
+
+static inline const char *aq_vocab_bytes(const aq_vocab *v, uint32_t id, uint32_t *ret_n)
+{
+    *ret_n = v->off[id + 1] - v->off[id];
+    return v->blob + v->off[id];
+}
+int32_t aq_vocab_find(const aq_vocab *, const char *s, size_t n); /* NORMAL or BYTE token with these bytes, or -1 */
+/** Rank of merging two tokens, UINT32_MAX when they do not merge. */
+uint32_t aq_vocab_rank(const aq_vocab *, uint32_t left, uint32_t right);
+
+/** Scratch of one encode call. */
+typedef struct aq_bpe {
+    struct aq_sym *sym;
+    uint64_t *heap;
+    size_t n_heap, cap_heap, cap_sym;
+} aq_bpe;
+void aq_bpe_clear(aq_bpe *);
+static inline void aq_bpe_clear_p(aq_bpe *b)
+{
+    aq_bpe_clear(b);
+}
+/** Append the tokens of one piece. -AQ_E_NOMEM. */
+int aq_bpe_word(const aq_vocab *, aq_bpe *, const char *s, size_t n, aq_toks *out) AQ_MUST;
+
+#endif
