@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See gguf-write.h. Quantised matrices are not quantised from values: their bits are drawn, and scales chosen so that the values they
+ * stand for have the wanted spread. */
+#include "gguf-write.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { U16 = 2, U32 = 4, I32 = 5, FLOAT = 6, BOOL = 7, STR = 8, ARR = 9 };
+
+static const gw_type types[] = {
+    {"F32", 0, 1, 4}, {"F16", 1, 1, 2}, {"BF16", 30, 1, 2}, {"Q8_0", 8, 32, 34}, {"Q4_1", 3, 32, 20}, {"Q4_K", 12, 256, 144}, {"Q6_K", 14, 256, 210},
+};
+
+const gw_type *gw_type_find(const char *name)
+{
+    for (size_t i = 0; i < AQ_LEN(types); i++)
+        if (!strcmp(types[i].name, name))
+            return &types[i];
+    return NULL;
+}
+
+/* ---- bytes ---- */
+
+static void put(gw *w, aq_bytes *b, const void *p, size_t n)
+{
+    if (w->rc >= 0)
+        w->rc = aq_bytes_put(b, p, n);
+}
+
+static void put_le(gw *w, aq_bytes *b, uint64_t v, size_t n)
+{
+    uint8_t le[8];
+    for (size_t i = 0; i < n; i++)
+        le[i] = (uint8_t)(v >> 8 * i);
+    put(w, b, le, n);
+}
+
+static void put_f32(gw *w, aq_bytes *b, float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    put_le(w, b, u, 4);
+}
+
+/** Cut, not rounded; below 2^-14 in units of 2^-24. */
+static void put_f16(gw *w, aq_bytes *b, float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    uint32_t sign = u >> 16 & 0x8000, mag = u & 0x7fffffff;
+    put_le(w, b, sign | (mag < 0x38800000 ? (uint32_t)(fabsf(f) * 0x1p24f) : (mag >> 13) - (112 << 10)), 2);
+}
+
+static void put_str(gw *w, aq_bytes *b, const char *s)
+{
+    put_le(w, b, strlen(s), 8);
+    put(w, b, s, strlen(s));
+}
+
+static void pad(gw *w, aq_bytes *b, size_t align)
+{
+    while (w->rc >= 0 && b->n % align)
+        put_le(w, b, 0, 1);
+}
+
+static uint64_t draw(gw *w)
+{
+    uint64_t z = w->rng += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/** Even distribution of standard deviation 1. */
+static float draw_f32(gw *w)
+{
+    return ((float)(draw(w) >> 40) * 0x1p-24f - 0.5f) * 3.4641016f;
+}
+
+/* ---- file ---- */
+
+void gw_begin(gw *w, uint64_t seed)
+{
+    *w = (gw){.rng = seed, .version = 3, .align = 32};
+}
+
+int gw_end(gw *w, aq_bytes *ret)
+{
+    aq_bytes b = {0};
+    put(w, &b, "GGUF", 4);
+    put_le(w, &b, w->version, 4);
+    put_le(w, &b, w->n_tensor, 8);
+    put_le(w, &b, w->n_kv, 8);
+    put(w, &b, w->kv.p, w->kv.n);
+    put(w, &b, w->info.p, w->info.n);
+    if (w->data.n) {
+        pad(w, &b, w->align);
+        put(w, &b, w->data.p, w->data.n);
+    }
+    put(w, ret, b.p, b.n);
+    aq_bytes_clear(&b);
+    aq_bytes_clear(&w->kv);
+    aq_bytes_clear(&w->info);
+    aq_bytes_clear(&w->data);
+    return w->rc;
+}
+
+int gw_save(const aq_bytes *b, const char *path)
+{
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        return -AQ_E_IO;
+    bool good = fwrite(b->p, 1, b->n, f) == b->n;
+    return fclose(f) || !good ? -AQ_E_IO : 0;
+}
+
+static void key(gw *w, const char *name, uint32_t kind)
+{
+    w->n_kv++;
+    put_str(w, &w->kv, name);
+    put_le(w, &w->kv, kind, 4);
+}
+
+void gw_u32(gw *w, const char *name, uint32_t v)
+{
+    key(w, name, U32);
+    put_le(w, &w->kv, v, 4);
+}
+
+void gw_u16(gw *w, const char *name, uint16_t v)
+{
+    key(w, name, U16);
+    put_le(w, &w->kv, v, 2);
+}
+
+void gw_f32(gw *w, const char *name, float v)
+{
+    key(w, name, FLOAT);
+    put_f32(w, &w->kv, v);
+}
+
+void gw_bool(gw *w, const char *name, bool v)
+{
+    key(w, name, BOOL);
+    put_le(w, &w->kv, v, 1);
+}
+
+void gw_str(gw *w, const char *name, const char *v)
+{
+    key(w, name, STR);
+    put_str(w, &w->kv, v);
+}
+
+void gw_strs(gw *w, const char *name, const char *const *v, uint32_t n)
+{
+    key(w, name, ARR);
+    put_le(w, &w->kv, STR, 4);
+    put_le(w, &w->kv, n, 8);
+    for (uint32_t i = 0; i < n; i++)
+        put_str(w, &w->kv, v[i]);
+}
+
+void gw_i32s(gw *w, const char *name, const int32_t *v, uint32_t n)
+{
+    key(w, name, ARR);
+    put_le(w, &w->kv, I32, 4);
+    put_le(w, &w->kv, n, 8);
+    for (uint32_t i = 0; i < n; i++)
+        put_le(w, &w->kv, (uint32_t)v[i], 4);
+}
+
+void gw_entry(gw *w, const char *name, uint32_t type_id, const uint64_t *ne, uint64_t off)
+{
+    uint32_t n_dims = 0;
+    while (n_dims < 4 && ne[n_dims])
+        n_dims++;
+    w->n_tensor++;
+    put_str(w, &w->info, name);
+    put_le(w, &w->info, n_dims, 4);
+    for (uint32_t d = 0; d < n_dims; d++)
+        put_le(w, &w->info, ne[d], 8);
+    put_le(w, &w->info, type_id, 4);
+    put_le(w, &w->info, off, 8);
+}
+
+/* ---- weights ---- */
+
+static void put_random(gw *w, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        put_le(w, &w->data, draw(w) >> 56, 1);
+}
+
+/** One block of type t whose values have about this standard deviation. */
+static void put_block(gw *w, const gw_type *t, float std, float mean)
+{
+    aq_bytes *b = &w->data;
+    float d = std * (0.8f + 0.4f * (float)(draw(w) >> 40) * 0x1p-24f), v;
+    uint8_t sc[8], mn[8], packed[12];
+    uint32_t u;
+    switch (t->id) {
+    case 0:
+        put_f32(w, b, mean + std * draw_f32(w));
+        break;
+    case 1:
+        put_f16(w, b, std * draw_f32(w));
+        break;
+    case 30:
+        v = std * draw_f32(w);
+        memcpy(&u, &v, 4);
+        put_le(w, b, u >> 16, 2);
+        break;
+    case 8: /* q even over -127 .. 127 */
+        put_f16(w, b, d / 73);
+        for (int i = 0; i < 32; i++)
+            put_le(w, b, (uint64_t)(draw(w) % 255) - 127, 1);
+        break;
+    case 3: /* q even over 0 .. 15 */
+        put_f16(w, b, d / 4.6f);
+        put_f16(w, b, -7.5f * d / 4.6f);
+        put_random(w, 16);
+        break;
+    case 12: /* dmin · min is about the mean of d · scale · q */
+        put_f16(w, b, d / (40 * 4.6f));
+        put_f16(w, b, 7.5f * d / (40 * 4.6f));
+        for (int j = 0; j < 8; j++) {
+            sc[j] = (uint8_t)(17 + draw(w) % 46);
+            mn[j] = (uint8_t)(sc[j] + draw(w) % 3 - 1);
+        }
+        for (int j = 0; j < 4; j++) {
+            packed[j] = (uint8_t)(sc[j] | sc[j + 4] >> 4 << 6);
+            packed[j + 4] = (uint8_t)(mn[j] | mn[j + 4] >> 4 << 6);
+            packed[j + 8] = (uint8_t)((sc[j + 4] & 15) | (mn[j + 4] & 15) << 4);
+        }
+        put(w, b, packed, 12);
+        put_random(w, 128);
+        break;
+    default: /* Q6_K: q even over -32 .. 31 */
+        put_random(w, 192);
+        for (int j = 0; j < 16; j++)
+            put_le(w, b, (uint64_t)(draw(w) & 1 ? 1 : -1) * (40 + draw(w) % 88), 1);
+        put_f16(w, b, d / (84 * 18.5f));
+    }
+}
+
+void gw_tensor(gw *w, const char *name, const gw_type *t, float std, float mean, const uint64_t *ne)
+{
+    uint64_t n = 1;
+    pad(w, &w->data, w->align);
+    gw_entry(w, name, t->id, ne, w->data.n);
+    for (int d = 0; d < 4 && ne[d]; d++)
+        n *= ne[d];
+    for (uint64_t i = 0; i < n / t->block_vals; i++)
+        put_block(w, t, std, mean);
+}
+
+/* ---- vocabulary: 256 bytes, some merges, five special tokens ---- */
+
+static const char *const merges[] = {"t h", "h e", "i n", "e r", "a n", "\u0120 t", "\u0120 a", "\u0120t he", "\u0120 s", "o n", "r e"};
+static const char *const specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"};
+static const char chatml[] = "{%- for m in messages -%}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor -%}"
+                             "{%- if add_generation_prompt -%}<|im_start|>assistant\n{% endif -%}";
+
+/** The visible character that stands for a byte in byte-level BPE. */
+static void byte_symbol(uint32_t byte, uint32_t *n_moved, char out[5])
+{
+    bool plain = (byte >= 33 && byte < 127) || (byte >= 161 && byte < 173) || byte >= 174;
+    uint32_t cp = plain ? byte : 256 + (*n_moved)++;
+    out[aq_utf8_put(cp, out)] = 0;
+}
+
+void gw_vocab(gw *w)
+{
+    static char text[256 + AQ_LEN(merges)][16];
+    const char *tok[GW_VOCAB];
+    int32_t type[GW_VOCAB];
+    uint32_t n = 0, n_moved = 0;
+    _Static_assert(256 + AQ_LEN(merges) + AQ_LEN(specials) == GW_VOCAB, "GW_VOCAB counts them");
+    for (; n < 256; n++)
+        byte_symbol(n, &n_moved, text[n]);
+    for (size_t i = 0; i < AQ_LEN(merges); i++, n++) {
+        size_t left = strcspn(merges[i], " ");
+        snprintf(text[n], sizeof text[n], "%.*s%s", (int)left, merges[i], merges[i] + left + 1);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        tok[i] = text[i];
+        type[i] = 1;
+    }
+    for (size_t i = 0; i < AQ_LEN(specials); i++) {
+        tok[n] = specials[i];
+        type[n++] = i < 3 ? 3 : 4;
+    }
+    gw_str(w, "tokenizer.ggml.model", "gpt2");
+    gw_str(w, "tokenizer.ggml.pre", "qwen2");
+    gw_strs(w, "tokenizer.ggml.tokens", tok, n);
+    gw_i32s(w, "tokenizer.ggml.token_type", type, n);
+    gw_strs(w, "tokenizer.ggml.merges", merges, AQ_LEN(merges));
+    gw_u32(w, "tokenizer.ggml.bos_token_id", GW_VOCAB - 5);
+    gw_u32(w, "tokenizer.ggml.eos_token_id", GW_VOCAB - 3);
+    gw_u32(w, "tokenizer.ggml.padding_token_id", GW_VOCAB - 5);
+    gw_bool(w, "tokenizer.ggml.add_bos_token", false);
+    gw_str(w, "tokenizer.chat_template", chatml);
+}
+
+/* ---- models ---- */
+
+typedef struct model {
+    gw w;
+    const char *arch;
+    const gw_type *type; /* NULL: mix */
+    uint32_t n_mixed;
+    uint64_t E, FF, H, KV, HD, NE, FE, D, NK, NV;
+} model;
+
+static const char *name_in(char buf[96], const char *prefix, const char *name, const char *suffix)
+{
+    snprintf(buf, 96, "%s%s%s", prefix, name, suffix);
+    return buf;
+}
+
+static void mkey(model *m, const char *name, uint32_t v)
+{
+    char b[96];
+    gw_u32(&m->w, name_in(b, m->arch, ".", name), v);
+}
+
+static void mkey_f(model *m, const char *name, float v)
+{
+    char b[96];
+    gw_f32(&m->w, name_in(b, m->arch, ".", name), v);
+}
+
+static void mat_of(model *m, const gw_type *t, const char *p, const char *name, uint64_t in, uint64_t out, uint64_t lead, float gain)
+{
+    char b[96];
+    gw_tensor(&m->w, name_in(b, p, name, ".weight"), t, gain / sqrtf((float)in), 0, (uint64_t[]){in, out, lead, 0});
+}
+
+static void mat(model *m, const char *p, const char *name, uint64_t in, uint64_t out, uint64_t lead, float gain)
+{
+    const gw_type *t = m->type;
+    while (!t || in % t->block_vals) /* only a mix holds types that do not fit everywhere */
+        t = &types[m->n_mixed++ % AQ_LEN(types)];
+    mat_of(m, t, p, name, in, out, lead, gain);
+}
+
+static void vec(model *m, const char *p, const char *name, uint64_t n, float std, float mean)
+{
+    char b[96];
+    gw_tensor(&m->w, name_in(b, p, name, ""), &types[0], std, mean, (uint64_t[]){n, 0});
+}
+
+static void attn(model *m, const char *p, bool qk_norm, bool gated)
+{
+    mat(m, p, "attn_q", m->E, m->H * m->HD * (gated ? 2 : 1), 0, 1.5f);
+    mat(m, p, "attn_k", m->E, m->KV * m->HD, 0, 1.5f);
+    mat(m, p, "attn_v", m->E, m->KV * m->HD, 0, 1);
+    mat(m, p, "attn_output", m->H * m->HD, m->E, 0, gated ? 3 : 1.5f);
+    if (qk_norm) {
+        vec(m, p, "attn_q_norm.weight", m->HD, 0.3f, 1.5f);
+        vec(m, p, "attn_k_norm.weight", m->HD, 0.3f, 1.5f);
+    }
+}
+
+static void dense(model *m, const char *p)
+{
+    mat(m, p, "ffn_gate", m->E, m->FF, 0, 1);
+    mat(m, p, "ffn_up", m->E, m->FF, 0, 1);
+    mat(m, p, "ffn_down", m->FF, m->E, 0, 2);
+}
+
+static void moe(model *m, const char *p)
+{
+    mat_of(m, &types[0], p, "ffn_gate_inp", m->E, m->NE, 0, 2);
+    mat(m, p, "ffn_gate_exps", m->E, m->FE, m->NE, 1);
+    mat(m, p, "ffn_up_exps", m->E, m->FE, m->NE, 1);
+    mat(m, p, "ffn_down_exps", m->FE, m->E, m->NE, 2.5f);
+}
+
+static void delta(model *m, const char *p)
+{
+    uint64_t nv = m->NV * m->D, ch = 2 * m->NK * m->D + nv;
+    char b[96];
+    mat(m, p, "attn_qkv", m->E, ch, 0, 1);
+    mat(m, p, "attn_gate", m->E, nv, 0, 1);
+    mat_of(m, &types[0], p, "ssm_alpha", m->E, m->NV, 0, 1);
+    mat_of(m, &types[0], p, "ssm_beta", m->E, m->NV, 0, 1);
+    gw_tensor(&m->w, name_in(b, p, "ssm_conv1d", ".weight"), &types[0], 0.6f, 0, (uint64_t[]){4, ch, 0});
+    vec(m, p, "ssm_dt.bias", m->NV, 0.5f, -1);
+    vec(m, p, "ssm_a", m->NV, 0.2f, -0.5f);
+    vec(m, p, "ssm_norm.weight", m->D, 0.2f, 1);
+    mat(m, p, "ssm_out", nv, m->E, 0, 2);
+}
+
+static void draft(model *m, const char *p)
+{
+    mat(m, p, "nextn.eh_proj", 2 * m->E, m->E, 0, 1);
+    vec(m, p, "nextn.enorm.weight", m->E, 0.2f, 1);
+    vec(m, p, "nextn.hnorm.weight", m->E, 0.2f, 1);
+    vec(m, p, "nextn.shared_head_norm.weight", m->E, 0.2f, 1);
+}
+
+static void layer(model *m, uint32_t i, bool is_draft)
+{
+    char p[16];
+    bool qwen35 = !strcmp(m->arch, "qwen35");
+    snprintf(p, sizeof p, "blk.%u.", i);
+    vec(m, p, "attn_norm.weight", m->E, 0.2f, 1);
+    vec(m, p, qwen35 ? "post_attention_norm.weight" : "ffn_norm.weight", m->E, 0.2f, 1);
+    if (qwen35 && !is_draft && (i + 1) % 3)
+        delta(m, p);
+    else
+        attn(m, p, strcmp(m->arch, "llama"), qwen35);
+    if (m->NE)
+        moe(m, p);
+    else
+        dense(m, p);
+    if (is_draft)
+        draft(m, p);
+}
+
+int gw_model(const char *arch, const char *type, uint64_t seed, const char *path)
+{
+    bool llama = !strcmp(arch, "llama"), qwen35 = !strcmp(arch, "qwen35"), mix = !strcmp(type, "mix");
+    model m = {.arch = arch, .type = gw_type_find(type)};
+    if ((!llama && !qwen35 && strcmp(arch, "qwen3moe")) || (!m.type && !mix))
+        return -AQ_E_INVAL;
+    uint32_t n_layer = qwen35 ? 4 : 3, n_draft = qwen35;
+    bool wide = mix || m.type->block_vals == 256; /* every row must be whole blocks */
+    gw_begin(&m.w, seed);
+    m.E = wide ? 256 : 64;
+    m.FF = wide ? 256 : 96;
+    m.HD = qwen35 ? 64 : 32;
+    m.H = wide ? 256 / m.HD : qwen35 ? 2 : 4;
+    m.KV = m.H / 2;
+    m.D = wide ? 64 : 32;
+    m.NK = 2;
+    m.NV = 4;
+    if (!llama && !qwen35) {
+        m.NE = wide ? 4 : 8;
+        m.FE = wide ? 256 : 32;
+    }
+    gw_str(&m.w, "general.architecture", arch);
+    gw_str(&m.w, "general.name", "random");
+    mkey(&m, "block_count", n_layer + n_draft);
+    mkey(&m, "context_length", 1024);
+    mkey(&m, "embedding_length", (uint32_t)m.E);
+    mkey(&m, "feed_forward_length", (uint32_t)m.FF);
+    mkey(&m, "attention.head_count", (uint32_t)m.H);
+    mkey(&m, "attention.head_count_kv", (uint32_t)m.KV);
+    mkey(&m, "attention.key_length", (uint32_t)m.HD);
+    mkey(&m, "attention.value_length", (uint32_t)m.HD);
+    mkey(&m, "rope.dimension_count", (uint32_t)(qwen35 ? m.HD / 2 : m.HD));
+    mkey_f(&m, "attention.layer_norm_rms_epsilon", 1e-6f);
+    mkey_f(&m, "rope.freq_base", 10000);
+    if (m.NE) {
+        mkey(&m, "expert_count", (uint32_t)m.NE);
+        mkey(&m, "expert_used_count", 2);
+        mkey(&m, "expert_feed_forward_length", (uint32_t)m.FE);
+    }
+    if (qwen35) {
+        mkey(&m, "nextn_predict_layers", 1);
+        mkey(&m, "full_attention_interval", 3);
+        mkey(&m, "ssm.conv_kernel", 4);
+        mkey(&m, "ssm.state_size", (uint32_t)m.D);
+        mkey(&m, "ssm.group_count", (uint32_t)m.NK);
+        mkey(&m, "ssm.time_step_rank", (uint32_t)m.NV);
+        mkey(&m, "ssm.inner_size", (uint32_t)(m.NV * m.D));
+    }
+    gw_vocab(&m.w);
+    mat(&m, "", "token_embd", m.E, GW_VOCAB, 0, (llama ? 0.25f : 1) * sqrtf((float)m.E));
+    vec(&m, "", "output_norm.weight", m.E, 0.2f, llama ? 12 / sqrtf((float)m.E) : 1);
+    if (llama)
+        vec(&m, "", "rope_freqs.weight", m.HD / 2, 1, 3);
+    else
+        mat(&m, "", "output", m.E, GW_VOCAB, 0, 3);
+    for (uint32_t i = 0; i < n_layer + n_draft; i++)
+        layer(&m, i, i >= n_layer);
+
+    aq_bytes file = {0};
+    int rc = gw_end(&m.w, &file);
+    if (rc >= 0)
+        rc = gw_save(&file, path);
+    aq_bytes_clear(&file);
+    return rc;
+}
