@@ -244,4 +244,10 @@ void aq_epoch_begin(aq_engine *);
 /** A stage is lost: forget every window, keep the chats, wait for another set. */
 void aq_epoch_pause(aq_engine *, uint32_t stage, const aq_err *why);
 
+/** Tokens that are known but not sent yet. */
+static inline uint32_t aq_req_todo(const aq_engine *e, const aq_req *r)
+{
+    return r->log.n - e->seq[r->seq].n_sub;
+}
+
 #endif
