@@ -25,7 +25,7 @@ static aq_engine *engine(const aq_model *m, const aq_engine_cfg *cfg)
 static void prompt(int32_t *tok, uint32_t n, uint32_t seed)
 {
     for (uint32_t i = 0; i < n; i++)
-        tok[i] = (int32_t)((seed * 7919u + i * (seed + 31u)) % VOCAB);
+        tok[i] = (int32_t)(((seed * 2654435761u ^ i * 2246822519u) >> 7) % VOCAB);
 }
 
 static bool same(const aq_model *m, const chat *c, const int32_t *tok, uint32_t n, uint32_t n_gen)
