@@ -12,6 +12,8 @@
 
 #define RIG_ROWS 512u
 
+static const char *rig_cpu_path; /* NULL = the best */
+
 typedef struct rig {
     aq_rt *rt;
     aq_model *m;
@@ -43,7 +45,7 @@ __attribute__((unused)) static int rig_open(rig *r, const char *arch, const char
     close(fd);
     int rc = gw_model(arch, type, 7, path);
     if (rc == 0)
-        rc = aq_rt_new(&(aq_rt_cfg){.n_threads = threads}, &r->rt, &err);
+        rc = aq_rt_new(&(aq_rt_cfg){.n_threads = threads, .cpu_path = rig_cpu_path}, &r->rt, &err);
     if (rc == 0)
         rc = aq_model_open(r->rt, path, 0, &r->m, &r->src, &err);
     unlink(path);
