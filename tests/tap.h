@@ -8,7 +8,8 @@
 
 static int tap_n, tap_bad;
 
-__attribute__((format(printf, 4, 5), unused)) static bool tap_ok(bool c, const char *file, int line, const char *fmt, ...)
+__attribute__((format(printf, 4, 5), unused)) static bool tap_ok(bool c, const char *file, int line,
+                                                                 const char *fmt, ...)
 {
     va_list ap;
     tap_n++;

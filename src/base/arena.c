@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arena: chunks from calloc, each handed out front to back, all freed at once. One thread at a time.
+/* The arena: chunks from calloc, each handed out front to back, all freed at once. One thread at a
+ * time.
  *
  *   arena -> chunk (newest, may be half full) -> chunk -> ... -> NULL
  *
- * A request larger than a quarter of the chunk size gets a chunk of its own behind the newest one, so that at most a
- * quarter of any chunk is wasted. */
+ * A request larger than a quarter of the chunk size gets a chunk of its own behind the newest one,
+ * so that at most a quarter of any chunk is wasted. */
 #include "base-priv.h"
 
 #define CHUNK_FIRST 4096u

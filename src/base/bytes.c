@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The growing byte buffer. Doubles, never past AQ_BYTES_MAX, and is unchanged when a call fails. One thread at a time. */
+/* The growing byte buffer. Doubles, never past AQ_BYTES_MAX, and is unchanged when a call fails.
+ * One thread at a time. */
 #include "aq/base.h"
 
 #include <stdio.h>
@@ -51,7 +52,8 @@ int aq_bytes_putf(aq_bytes *b, const char *fmt, ...)
     va_end(ap);
     if (n < 0)
         return -AQ_E_FORMAT;
-    int rc = aq_bytes_reserve(b, (size_t)n + 1); /* vsnprintf writes its NUL too; it is not counted in b->n */
+    /* vsnprintf writes its NUL too; it is not counted in b->n. */
+    int rc = aq_bytes_reserve(b, (size_t)n + 1);
     if (rc < 0)
         return rc;
     va_start(ap, fmt);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic and wall clock. The two overrides are process-wide, for tests; any thread may read while one test sets. */
+/* Monotonic and wall clock. The two overrides are process-wide, for tests; any thread may read
+ * while one test sets. */
 #include "aq/base.h"
 
 #include <time.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The crash note. Everything the handler needs is prepared at install; the handler itself uses async-signal-safe calls
- * only (backtrace() is one once its library is loaded, which install sees to). The note, plain text:
+/* The crash note. Everything the handler needs is prepared at install; the handler itself uses
+ * async-signal-safe calls only (backtrace() is one once its library is loaded, which install sees
+ * to). The note, plain text:
  *
  *   build ID / signal N / code N / address 0x… / pc 0x…
  *   log:        the last lines
- *   modules:    the executable lines of /proc/self/maps, so that addresses can be turned into symbols
+ *   modules:    the executable lines of /proc/self/maps, to turn addresses into symbols
  *   backtrace:  0x… one frame a line; last, because unwinding is what may fail on a broken stack
  *
  * The state is process-wide, as signal handlers are. */
@@ -160,17 +161,20 @@ int aq_crash_note_install(const char *path, const char *build_id, aq_err *err)
     if (path[0] != '/')
         return aq_fail(err, AQ_E_INVAL, "The crash note needs an absolute path, not \"%s\"", path);
     if (strlen(path) >= sizeof note_path || strlen(build_id) >= sizeof note_build)
-        return aq_fail(err, AQ_E_LIMIT, "The crash note's path or build id is too long: \"%s\"", path);
+        return aq_fail(err, AQ_E_LIMIT, "The crash note's path or build id is too long: \"%s\"",
+                       path);
     memcpy(note_path, path, strlen(path) + 1);
     memcpy(note_build, build_id, strlen(build_id) + 1);
     backtrace(&frame, 1); /* loads the unwinder now: the first call may allocate */
 
-    /* This thread's stack overflow can be noted too; other threads have no second stack and die without a note. */
+    /* This thread's stack overflow can be noted too; other threads have no second stack and die
+     * without a note. */
     if (sigaltstack(&stack, NULL) < 0)
         return aq_fail_errno(err, errno, "The crash handler's stack could not be set");
     sigfillset(&sa.sa_mask);
     for (size_t i = 0; i < AQ_LEN(signals); i++)
         if (sigaction(signals[i], &sa, NULL) < 0)
-            return aq_fail_errno(err, errno, "The handler of signal %d could not be set", signals[i]);
+            return aq_fail_errno(err, errno, "The handler of signal %d could not be set",
+                                 signals[i]);
     return AQ_OK;
 }

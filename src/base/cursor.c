@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The byte cursor: little-endian reads from foreign bytes, each checked against what is left. One thread at a time.
+/* The byte cursor: little-endian reads from foreign bytes, each checked against what is left. One
+ * thread at a time.
  *
  *   p             p+off                     p+n
  *   |-- consumed --|-------- left ----------|

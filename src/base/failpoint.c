@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Failpoints: at most POINTS armed names in a fixed table. While none is armed a failpoint costs one relaxed load. */
+/* Failpoints: at most POINTS armed names in a fixed table. While none is armed a failpoint costs
+ * one relaxed load. */
 #include "aq/base.h"
 
 #include <pthread.h>

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strict JSON (RFC 8259) into an arena. Iterative: the open arrays and objects stand on a stack of AQ_JSON_DEPTH_MAX.
- * A parsed tree refers to its arena only, never to the source text. One thread at a time per arena; a finished tree
- * may be read by any thread.
+/* Strict JSON (RFC 8259) into an arena. Iterative: the open arrays and objects stand on a stack of
+ * AQ_JSON_DEPTH_MAX. A parsed tree refers to its arena only, never to the source text. One thread
+ * at a time per arena; a finished tree may be read by any thread.
  *
  *   value  = ws ( null | false | true | number | string | array | object ) ws
  *   array  = [ value, value, ... ]          object = { string : value, string : value, ... }
  *
- * An object of more than SMALL members gets a sorted table of its members, which finds duplicates without comparing all
- * pairs and serves aq_json_get. It hangs on the object's `raw`, which only numbers use otherwise. Sorting, not hashing:
- * keys come from outside and could be chosen to collide. */
+ * An object of more than SMALL members gets a sorted table of its members, which finds duplicates
+ * without comparing all pairs and serves aq_json_get. It hangs on the object's `raw`, which only
+ * numbers use otherwise. Sorting, not hashing: keys come from outside and could be chosen to
+ * collide. */
 #include "base-priv.h"
 
 #include <errno.h>
@@ -41,9 +42,11 @@ static void *take(struct parser *p, size_t n)
     void *m = aq_arena_alloc(p->arena, n);
 
     if (!m && !aq_arena_fits(p->arena, n))
-        aq_fail(p->err, AQ_E_LIMIT, "The JSON text needs more memory than its limit allows, at byte %zu", p->off);
+        aq_fail(p->err, AQ_E_LIMIT,
+                "The JSON text needs more memory than its limit allows, at byte %zu", p->off);
     else if (!m)
-        aq_fail(p->err, AQ_E_NOMEM, "There is not enough memory for the JSON text, at byte %zu", p->off);
+        aq_fail(p->err, AQ_E_NOMEM, "There is not enough memory for the JSON text, at byte %zu",
+                p->off);
     return m;
 }
 
@@ -65,6 +68,15 @@ static void skip_ws(struct parser *p)
 
 /* ---- strings ---- */
 
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 /* Four hex digits at `at`: value, or -1. */
 static int32_t hex4(const struct parser *p, size_t at)
 {
@@ -73,8 +85,7 @@ static int32_t hex4(const struct parser *p, size_t at)
     if (p->n - at < 4)
         return -1;
     for (size_t i = at; i < at + 4; i++) {
-        char c = p->text[i];
-        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int d = hex_digit(p->text[i]);
 
         if (d < 0)
             return -1;
@@ -128,7 +139,9 @@ static int parse_string(struct parser *p, const char **ret, uint32_t *ret_n)
         end += p->text[end] == '\\' ? 2 : 1;
     if (end >= p->n)
         return bad(p, start, "a string has no end");
-    char *out = take(p, end - start); /* decoded text is never longer than the source; + NUL - quote */
+    /* Decoded text is never longer than its source; the NUL takes the place of the opening
+     * quote. */
+    char *out = take(p, end - start);
     if (!out)
         return -p->err->code;
 
@@ -190,10 +203,12 @@ static bool to_int64(const char *s, int64_t *ret)
     bool neg = *s == '-';
     int64_t v = 0;
 
-    for (s += neg; *s; s++)
-        if (__builtin_mul_overflow(v, 10, &v) ||
-            __builtin_add_overflow(v, neg ? '0' - *s : *s - '0', &v)) /* downwards: INT64_MIN has no positive twin */
+    for (s += neg; *s; s++) {
+        int d = neg ? '0' - *s : *s - '0'; /* downwards: INT64_MIN has no positive twin */
+
+        if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, d, &v))
             return false;
+    }
     *ret = v;
     return true;
 }
@@ -282,8 +297,10 @@ static void sort_members(const aq_json **t, size_t n)
 
 static int duplicate(struct parser *p, const char *key)
 {
-    return aq_fail(p->err, AQ_E_FORMAT, "The JSON text is not valid: the object that ends at byte %zu has the key \"%.100s\" twice",
-                   p->off, key);
+    return aq_fail(
+        p->err, AQ_E_FORMAT,
+        "The JSON text is not valid: the object that ends at byte %zu has the key \"%.100s\" twice",
+        p->off, key);
 }
 
 /* Refuse duplicate keys of a finished object and give a large one its table. */
@@ -326,7 +343,9 @@ static int parse_word(struct parser *p, aq_json *v, const char *word, uint8_t ki
 static int open_box(struct parser *p, aq_json *v, uint8_t kind)
 {
     if (p->depth == AQ_JSON_DEPTH_MAX)
-        return aq_fail(p->err, AQ_E_LIMIT, "The JSON text is nested deeper than %d levels, at byte %zu", AQ_JSON_DEPTH_MAX, p->off);
+        return aq_fail(p->err, AQ_E_LIMIT,
+                       "The JSON text is nested deeper than %d levels, at byte %zu",
+                       AQ_JSON_DEPTH_MAX, p->off);
     v->kind = kind;
     p->stack[p->depth++] = (struct frame){.box = v};
     p->off++;
@@ -386,7 +405,8 @@ static int add_item(struct parser *p, aq_json **ret)
     return AQ_OK;
 }
 
-/* After an opening or a value: close what closes here. 1 and the next item to parse, or 0 when the text's value is done. */
+/* After an opening or a value: close what closes here. 1 and the next item to parse, or 0 when the
+ * text's value is done. */
 static int step(struct parser *p, aq_json **ret)
 {
     while (p->depth > 0) {
@@ -442,7 +462,8 @@ int aq_json_parse(aq_arena *arena, const char *text, size_t n, const aq_json **r
     aq_json *root = NULL;
 
     if (n > AQ_BYTES_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "The JSON text has %zu bytes, more than the limit of %llu", n, AQ_BYTES_MAX);
+        return aq_fail(err, AQ_E_LIMIT, "The JSON text has %zu bytes, more than the limit of %llu",
+                       n, AQ_BYTES_MAX);
     p.c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (p.c_locale == (locale_t)0)
         return aq_fail_errno(err, errno, "The C locale could not be had to read JSON numbers");
@@ -505,7 +526,8 @@ int64_t aq_json_int(const aq_json *obj, const char *key, int64_t dflt)
 
     if (v && v->kind == AQ_JSON_INT)
         return v->i;
-    if (v && v->kind == AQ_JSON_NUM && v->num >= -exact && v->num <= exact && v->num == (double)(int64_t)v->num)
+    if (v && v->kind == AQ_JSON_NUM && v->num >= -exact && v->num <= exact &&
+        v->num == (double)(int64_t)v->num)
         return (int64_t)v->num;
     return dflt;
 }

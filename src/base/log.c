@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log: one line `room level key=value` to the program's hook, and the last LINES of them in memory.
+/* The log: one line `room level key=value` to the program's hook, and the last LINES of them in
+ * memory.
  *
- * Writers are serialised by a mutex. aq_log_tail runs in a signal handler too, so it takes none: every slot has a `meta`
- * word that is zero while the slot is written and names the line otherwise; a reader that sees it change drops the line.
+ * Writers are serialised by a mutex. aq_log_tail runs in a signal handler too, so it takes none:
+ * every slot has a `meta` word that is zero while the slot is written and names the line
+ * otherwise; a reader that sees it change drops the line.
  *
- *   slot = line number % LINES     meta = (line number + 1) << 16 | length     text = words, relaxed or stronger atomics
+ *   slot = line number % LINES
+ *   meta = (line number + 1) << 16 | length
+ *   text = words, stored one by one as atomics
  */
 #include "base-priv.h"
 
@@ -81,7 +85,8 @@ void aq_log(int level, const char *room, const char *fmt, ...)
         fn(user, level, line);
 }
 
-/* Copy line number `no` to buf if it is still there, whole, and shorter than cap. Returns its length or -1. */
+/* Copy line number `no` to buf if it is still there, whole, and shorter than cap. Returns its
+ * length or -1. */
 static int copy_line(uint64_t no, char *buf, size_t cap)
 {
     struct slot *s = &slots[no % LINES];
@@ -108,7 +113,8 @@ size_t aq_log_tail(char *buf, size_t cap)
 
     /* Backwards: how many of the last lines fit. */
     while (first > least) {
-        uint64_t meta = atomic_load_explicit(&slots[(first - 1) % LINES].meta, memory_order_acquire);
+        uint64_t meta =
+            atomic_load_explicit(&slots[(first - 1) % LINES].meta, memory_order_acquire);
 
         sum += (meta & 0xFFFF) + 1;
         if (sum > cap - 1)

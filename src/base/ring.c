@@ -4,13 +4,15 @@
  *   record:  | n (4) | 0 (4) | payload, n bytes | zero to seven bytes up to a multiple of 8 |
  *   filler:  | FILLER (4) | 0 (4) | ... up to the end of the data |
  *
- * `head` and `tail` only grow; the place in data is the value modulo cap. A record never wraps: where it would, a filler
- * takes the rest and the record starts at the front. A record takes at most half the ring, else an empty ring could
- * have no room for filler and record together and the writer would wait for ever.
+ * `head` and `tail` only grow; the place in data is the value modulo cap. A record never wraps:
+ * where it would, a filler takes the rest and the record starts at the front. A record takes at
+ * most half the ring, else an empty ring could have no room for filler and record together and the
+ * writer would wait for ever.
  *
- * The reader gives a record's bytes back at its next pop, since the caller reads them in place until then. Writer: store
- * head, then load tail; reader: store tail, then load head; all four sequentially consistent. So when the reader found
- * nothing, the writer of the next record sees that the ring was empty and wakes it: no wake is lost. */
+ * The reader gives a record's bytes back at its next pop, since the caller reads them in place
+ * until then. Writer: store head, then load tail; reader: store tail, then load head; all four
+ * sequentially consistent. So when the reader found nothing, the writer of the next record sees
+ * that the ring was empty and wakes it: no wake is lost. */
 #include "aq/base.h"
 
 #define CAP_MIN (4u << 10)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 by libcrypto, hex, constant-time compare and wipe. A digest belongs to one thread at a time. */
+/* SHA-256 by libcrypto, hex, constant-time compare and wipe. A digest belongs to one thread at a
+ * time. */
 #include "aq/base.h"
 
 #include <openssl/crypto.h>

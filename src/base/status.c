@@ -80,7 +80,8 @@ size_t aq_text_clean(char *s, size_t n, bool cut)
     return n;
 }
 
-/* Format into buf[cap] and clean it; a format that fails leaves an empty string. Returns the length. */
+/* Format into buf[cap] and clean it; a format that fails leaves an empty string. Returns the
+ * length. */
 static AQ_PRINTF(3, 0) size_t format_text(char *buf, size_t cap, const char *fmt, va_list ap)
 {
     int n = vsnprintf(buf, cap, fmt, ap);

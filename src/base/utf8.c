@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* UTF-8 as Unicode table 3-7 allows it: no overlong forms, no surrogates, nothing past U+10FFFF. No state. */
+/* UTF-8 as Unicode table 3-7 allows it: no overlong forms, no surrogates, nothing past U+10FFFF.
+ * No state. */
 #include "aq/base.h"
 
 #define REPLACEMENT 0xFFFDu

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON: any bytes either give a clear error or a tree that can be written and read again to the same tree. */
+/* JSON: any bytes either give a clear error or a tree that can be written and read again to the
+ * same tree. */
 #include "aq/base.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -44,7 +45,8 @@ static void write_value(aq_bytes *b, const aq_json *v)
 
 static bool same(const aq_json *a, const aq_json *b)
 {
-    if (a->kind != b->kind || a->n != b->n || a->key_n != b->key_n || (a->key_n > 0 && memcmp(a->key, b->key, a->key_n) != 0))
+    if (a->kind != b->kind || a->n != b->n || a->key_n != b->key_n ||
+        (a->key_n > 0 && memcmp(a->key, b->key, a->key_n) != 0))
         return false;
     if (a->kind == AQ_JSON_STR)
         return memcmp(a->str, b->str, a->n) == 0;

@@ -33,7 +33,8 @@ static void test_blocks(void)
     ok(aligned, "every block is 16-byte aligned");
     ok(zero, "every block is zeroed");
     ok(whole, "no block overlaps another");
-    ok(aq_arena_used(a) >= sum && aq_arena_used(a) <= sum + 16 * N, "used counts the bytes, rounded up to 16");
+    ok(aq_arena_used(a) >= sum && aq_arena_used(a) <= sum + 16 * N,
+       "used counts the bytes, rounded up to 16");
     char *s = aq_arena_strndup(a, "abcdef", 3);
     ok(s && strcmp(s, "abc") == 0, "strndup copies and ends");
     s = aq_arena_strndup(a, NULL, 0);
@@ -50,11 +51,13 @@ static void test_limit(void)
     while (aq_arena_alloc(a, 100))
         n++;
     ok(n == 36 && aq_arena_used(a) == 36 * 112, "the limit holds to the block (%d)", n);
-    ok(aq_arena_alloc(a, 4096 - 36 * 112) && !aq_arena_alloc(a, 1) && aq_arena_used(a) == 4096, "and can be reached");
+    ok(aq_arena_alloc(a, 4096 - 36 * 112) && !aq_arena_alloc(a, 1) && aq_arena_used(a) == 4096,
+       "and can be reached");
     aq_arena_free(a);
     a = aq_arena_new(0);
-    ok(!aq_arena_alloc(a, SIZE_MAX) && !aq_arena_alloc(a, SIZE_MAX - 15) && !aq_arena_alloc(a, AQ_BYTES_MAX + 1) &&
-           !aq_arena_strndup(a, "", SIZE_MAX) && aq_arena_used(a) == 0,
+    ok(!aq_arena_alloc(a, SIZE_MAX) && !aq_arena_alloc(a, SIZE_MAX - 15) &&
+           !aq_arena_alloc(a, AQ_BYTES_MAX + 1) && !aq_arena_strndup(a, "", SIZE_MAX) &&
+           aq_arena_used(a) == 0,
        "absurd sizes are refused");
     aq_arena_free(a);
 }
@@ -67,7 +70,8 @@ static int use(void *user)
         return -AQ_E_NOMEM;
     for (int i = 0; i < 300; i++) {
         size_t used = aq_arena_used(a);
-        char *p = i % 20 == 0 ? aq_arena_alloc(a, 3000) : aq_arena_strndup(a, "a text of some bytes", 20);
+        char *p =
+            i % 20 == 0 ? aq_arena_alloc(a, 3000) : aq_arena_strndup(a, "a text of some bytes", 20);
 
         if (!p)
             return aq_arena_used(a) == used ? -AQ_E_NOMEM : -AQ_E_MISMATCH;

@@ -26,22 +26,44 @@ static void test_content(void)
     ok(aq_bytes_put(&b, NULL, 0) == AQ_OK && b.n == 0, "nothing appended from nowhere");
     const char *s = aq_bytes_str(&b);
     ok(s && strcmp(s, "") == 0, "an empty buffer is an empty string");
-    ok(aq_bytes_puts(&b, "ab") == AQ_OK && aq_bytes_putf(&b, "%d-%s", 42, "cd") == AQ_OK && b.n == 7, "putf counts without the NUL");
+    ok(aq_bytes_puts(&b, "ab") == AQ_OK && aq_bytes_putf(&b, "%d-%s", 42, "cd") == AQ_OK &&
+           b.n == 7,
+       "putf counts without the NUL");
     s = aq_bytes_str(&b);
     ok(s && strcmp(s, "ab42-cd") == 0 && b.n == 7, "the string view");
-    ok(aq_bytes_putf(&b, "%0500d", 1) == AQ_OK && b.n == 507 && b.p[506] == '1' && b.p[7] == '0', "putf past the capacity");
+    ok(aq_bytes_putf(&b, "%0500d", 1) == AQ_OK && b.n == 507 && b.p[506] == '1' && b.p[7] == '0',
+       "putf past the capacity");
     aq_bytes_clear(&b);
+}
+
+/* The NUL that vsnprintf writes has its place, whatever the length; the whole capacity may be
+ * written. */
+static void test_capacity(void)
+{
+    bool room = true;
+
+    for (int n = 0; n < 300; n++) {
+        aq_bytes b = {0};
+
+        room = room && aq_bytes_putf(&b, "%*s", n, "") == AQ_OK && b.n == (size_t)n && b.n < b.cap;
+        memset(b.p, 0, b.cap);
+        aq_bytes_clear(&b);
+    }
+    ok(room, "putf of every length up to 300");
 }
 
 static void test_limits(void)
 {
     uint8_t one[4] = {1, 2, 3, 4};
-    aq_bytes full = {.p = one, .n = AQ_BYTES_MAX - 2, .cap = AQ_BYTES_MAX - 2}; /* only its numbers are looked at */
+    /* Only the numbers of this one are looked at. */
+    aq_bytes full = {.p = one, .n = AQ_BYTES_MAX - 2, .cap = AQ_BYTES_MAX - 2};
     aq_bytes none = {0};
 
-    ok(aq_bytes_put(&full, one, 3) == -AQ_E_LIMIT && full.n == AQ_BYTES_MAX - 2 && full.p == one, "no growth past the limit");
+    ok(aq_bytes_put(&full, one, 3) == -AQ_E_LIMIT && full.n == AQ_BYTES_MAX - 2 && full.p == one,
+       "no growth past the limit");
     ok(aq_bytes_putf(&full, "abc") == -AQ_E_LIMIT && full.n == AQ_BYTES_MAX - 2, "putf neither");
-    ok(aq_bytes_reserve(&none, SIZE_MAX) == -AQ_E_LIMIT && aq_bytes_reserve(&none, AQ_BYTES_MAX + 1) == -AQ_E_LIMIT && !none.p,
+    ok(aq_bytes_reserve(&none, SIZE_MAX) == -AQ_E_LIMIT &&
+           aq_bytes_reserve(&none, AQ_BYTES_MAX + 1) == -AQ_E_LIMIT && !none.p,
        "absurd sizes are refused before any arithmetic");
 }
 
@@ -54,7 +76,8 @@ static int use(void *user)
         aq_bytes before = b;
 
         rc = i % 2 ? aq_bytes_putf(&b, "line %d;", i) : aq_bytes_put(&b, "0123456789", 10);
-        if (rc < 0 && (b.p != before.p || b.n != before.n || b.cap != before.cap || memcmp(b.p, "start", 5) != 0))
+        if (rc < 0 && (b.p != before.p || b.n != before.n || b.cap != before.cap ||
+                       memcmp(b.p, "start", 5) != 0))
             rc = -AQ_E_MISMATCH; /* a failure must leave the buffer as it was */
     }
     if (rc == AQ_OK && !aq_bytes_str(&b))
@@ -66,6 +89,7 @@ static int use(void *user)
 int main(void)
 {
     test_content();
+    test_capacity();
     test_limits();
     torture("bytes", use, NULL);
     return tap_done();

@@ -63,7 +63,8 @@ static void die_stack(void)
     recurse(0);
 }
 
-/* Run die in a child with the note installed; returns the wait status, the note's text in `note`. */
+/* Run die in a child with the note installed; returns the wait status, the note's text in
+ * `note`. */
 static int crash(void (*die)(void), mode_t *ret_mode)
 {
     char path[PATH_MAX];
@@ -124,7 +125,8 @@ static bool in_modules(uint64_t v)
 {
     const char *s = strstr(note, "modules:\n");
 
-    for (s = s ? s + 9 : NULL; s && *s && strncmp(s, "backtrace", 9) != 0; s = strchr(s, '\n') + 1) {
+    for (s = s ? s + 9 : NULL; s && *s && strncmp(s, "backtrace", 9) != 0;
+         s = strchr(s, '\n') + 1) {
         unsigned long long lo, hi;
 
         if (sscanf(s, "%llx-%llx r-xp", &lo, &hi) == 2 && v >= lo && v < hi)
@@ -150,17 +152,21 @@ static void test_ways(void)
         void (*die)(void);
         int signal;
     } ways[] = {
-        {"a bad read", die_read, SIGSEGV}, {"abort", die_abort, SIGABRT}, {"an illegal instruction", die_ill, SIGILL},
-        {"a signal from outside", die_kill, SIGFPE}, {"a read past a file", die_bus, SIGBUS}, {"no stack left", die_stack, SIGSEGV},
+        {"a bad read", die_read, SIGSEGV},           {"abort", die_abort, SIGABRT},
+        {"an illegal instruction", die_ill, SIGILL}, {"a signal from outside", die_kill, SIGFPE},
+        {"a read past a file", die_bus, SIGBUS},     {"no stack left", die_stack, SIGSEGV},
     };
 
     for (size_t i = 0; i < AQ_LEN(ways); i++) {
         mode_t mode;
         int status = crash(ways[i].die, &mode);
 
-        ok(WIFSIGNALED(status) && WTERMSIG(status) == ways[i].signal, "%s: dies of its own signal (status %x)", ways[i].name, status);
-        ok(holds("build " BUILD "\n") && holds("log:\n") && holds("test warn last=words\n"), "%s: build and log", ways[i].name);
-        ok(number("signal ") == (uint64_t)ways[i].signal && mode == 0600, "%s: signal, mode 0600", ways[i].name);
+        ok(WIFSIGNALED(status) && WTERMSIG(status) == ways[i].signal,
+           "%s: dies of its own signal (status %x)", ways[i].name, status);
+        ok(holds("build " BUILD "\n") && holds("log:\n") && holds("test warn last=words\n"),
+           "%s: build and log", ways[i].name);
+        ok(number("signal ") == (uint64_t)ways[i].signal && mode == 0600, "%s: signal, mode 0600",
+           ways[i].name);
         ok(in_modules(number("pc ")), "%s: the pc lies in a module", ways[i].name);
         ok(frames() >= 2, "%s: %d frames", ways[i].name, frames());
     }
@@ -172,7 +178,8 @@ static void test_fields(void)
 
     crash(die_read, &mode);
     ok(holds("address 0x1230\n") && holds("code 1\n"), "the faulting address");
-    uint64_t pc = number("pc "), fn = (uint64_t)(uintptr_t)die_read; /* the child is a fork: same addresses */
+    uint64_t pc = number("pc "),
+             fn = (uint64_t)(uintptr_t)die_read; /* the child is a fork: same addresses */
     ok(pc >= fn && pc < fn + 256, "the pc is that of the faulting function");
     crash(die_kill, &mode);
     ok(holds("code 0\n"), "sent by a process");
@@ -185,10 +192,13 @@ static void test_install(void)
     char longer[PATH_MAX + 10];
     aq_err err = {0};
 
-    ok(aq_crash_note_install("relative", BUILD, &err) == -AQ_E_INVAL && err.code == AQ_E_INVAL, "a relative path is refused");
+    ok(aq_crash_note_install("relative", BUILD, &err) == -AQ_E_INVAL && err.code == AQ_E_INVAL,
+       "a relative path is refused");
     memset(longer, '/', sizeof longer);
     longer[sizeof longer - 1] = 0;
-    ok(aq_crash_note_install(longer, BUILD, &err) == -AQ_E_LIMIT && aq_crash_note_install("/x", longer, &err) == -AQ_E_LIMIT, "too long");
+    ok(aq_crash_note_install(longer, BUILD, &err) == -AQ_E_LIMIT &&
+           aq_crash_note_install("/x", longer, &err) == -AQ_E_LIMIT,
+       "too long");
 }
 
 int main(void)

@@ -4,8 +4,9 @@
 #include "tap.h"
 
 /* 0x01, 0x0302, 0x07060504, 0x0F..08, 1.5f, -2.25 */
-static const uint8_t data[] = {0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x0E,
-                               0x0F, 0x00, 0x00, 0xC0, 0x3F, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xC0};
+static const uint8_t data[] = {0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09,
+                               0x0A, 0x0B, 0x0C, 0x0D, 0x0E, 0x0F, 0x00, 0x00, 0xC0,
+                               0x3F, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xC0};
 
 static void test_values(void)
 {
@@ -67,9 +68,12 @@ static void test_short(void)
                 rc = aq_cur_skip(&c, sizes[k]);
             }
             if (missing)
-                ok(rc == -AQ_E_FORMAT && c.off == 3 && !p && memcmp(out, before, sizeof out) == 0, "reader %d: one byte too few", k);
+                ok(rc == -AQ_E_FORMAT && c.off == 3 && !p && memcmp(out, before, sizeof out) == 0,
+                   "reader %d: one byte too few", k);
             else
-                ok(rc == 0 && c.off == c.n && (k != 6 || p == block + 3) && (k > 5 || out[0] == 0x5A), "reader %d: just enough", k);
+                ok(rc == 0 && c.off == c.n && (k != 6 || p == block + 3) &&
+                       (k > 5 || out[0] == 0x5A),
+                   "reader %d: just enough", k);
         }
     }
 }
@@ -79,9 +83,11 @@ static void test_absurd(void)
     aq_cur c = {.p = data, .n = sizeof data, .off = 2};
     const uint8_t *p = NULL;
 
-    ok(aq_cur_skip(&c, UINT64_MAX) == -AQ_E_FORMAT && aq_cur_skip(&c, UINT64_MAX - 1) == -AQ_E_FORMAT && c.off == 2,
+    ok(aq_cur_skip(&c, UINT64_MAX) == -AQ_E_FORMAT &&
+           aq_cur_skip(&c, UINT64_MAX - 1) == -AQ_E_FORMAT && c.off == 2,
        "a skip that would overflow");
-    ok(aq_cur_get_bytes(&c, SIZE_MAX, &p) == -AQ_E_FORMAT && !p && c.off == 2, "bytes that would overflow");
+    ok(aq_cur_get_bytes(&c, SIZE_MAX, &p) == -AQ_E_FORMAT && !p && c.off == 2,
+       "bytes that would overflow");
     ok(aq_cur_get_bytes(&c, 0, &p) == 0 && p == data + 2 && c.off == 2, "no bytes");
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ring: one thread's rules first, then a writer and a reader over hundreds of turns with a wake per emptiness. */
+/* The ring: one thread's rules first, then a writer and a reader over hundreds of turns with a
+ * wake per emptiness. */
 #include "torture.h"
 
 #include <pthread.h>
@@ -21,23 +22,29 @@ static void test_rules(void)
     ok(aq_ring_pop(r, &p, &n) == 0 && !p && n == 99, "an empty ring gives nothing");
     ok(aq_ring_push(r, "head", 4, "body", 4) == 1, "the first record says: was empty");
     ok(aq_ring_push(r, NULL, 0, NULL, 0) == 0, "the second one does not");
-    ok(aq_ring_pop(r, &p, &n) == 1 && n == 8 && memcmp(p, "headbody", 8) == 0 && (uintptr_t)p % 8 == 0, "both parts joined");
+    ok(aq_ring_pop(r, &p, &n) == 1 && n == 8 && memcmp(p, "headbody", 8) == 0 &&
+           (uintptr_t)p % 8 == 0,
+       "both parts joined");
     ok(aq_ring_push(r, "x", 1, NULL, 0) == 0, "a record in the reader's hands still counts");
     ok(memcmp(p, "headbody", 8) == 0, "and stays valid");
-    ok(aq_ring_pop(r, &p, &n) == 1 && n == 0 && aq_ring_pop(r, &p, &n) == 1 && n == 1 && *(const char *)p == 'x', "in order");
-    ok(aq_ring_pop(r, &p, &n) == 0 && aq_ring_free_bytes(r) == CAP, "all given back at the pop that finds nothing");
+    ok(aq_ring_pop(r, &p, &n) == 1 && n == 0 && aq_ring_pop(r, &p, &n) == 1 && n == 1 &&
+           *(const char *)p == 'x',
+       "in order");
+    ok(aq_ring_pop(r, &p, &n) == 0 && aq_ring_free_bytes(r) == CAP,
+       "all given back at the pop that finds nothing");
     ok(aq_ring_push(r, "y", 1, NULL, 0) == 1, "empty again");
     ok(aq_ring_pop(r, &p, &n) == 1 && aq_ring_pop(r, &p, &n) == 0, "taken again");
 
-    ok(aq_ring_push(r, big, RECORD_MAX + 1, NULL, 0) == -AQ_E_LIMIT && aq_ring_push(r, big, UINT32_MAX, big, UINT32_MAX) == -AQ_E_LIMIT,
+    ok(aq_ring_push(r, big, RECORD_MAX + 1, NULL, 0) == -AQ_E_LIMIT &&
+           aq_ring_push(r, big, UINT32_MAX, big, UINT32_MAX) == -AQ_E_LIMIT,
        "a record of more than half the ring can never fit");
     /* From any place in the ring, an empty ring takes the largest record. */
     bool always = true;
     for (int i = 0; i < 700; i++) {
-        always = always && aq_ring_push(r, big, RECORD_MAX, NULL, 0) == 1 && aq_ring_pop(r, &p, &n) == 1 && n == RECORD_MAX &&
-                 aq_ring_pop(r, &p, &n) == 0;
-        always = always && aq_ring_push(r, big, (uint32_t)i % 50, NULL, 0) == 1 && aq_ring_pop(r, &p, &n) == 1 &&
-                 aq_ring_pop(r, &p, &n) == 0;
+        always = always && aq_ring_push(r, big, RECORD_MAX, NULL, 0) == 1 &&
+                 aq_ring_pop(r, &p, &n) == 1 && n == RECORD_MAX && aq_ring_pop(r, &p, &n) == 0;
+        always = always && aq_ring_push(r, big, (uint32_t)i % 50, NULL, 0) == 1 &&
+                 aq_ring_pop(r, &p, &n) == 1 && aq_ring_pop(r, &p, &n) == 0;
     }
     ok(always, "an empty ring always takes the largest record");
     aq_ring_free(r);
@@ -60,10 +67,12 @@ static void test_full(void)
 
     while (aq_ring_push(r, &taken, sizeof taken, "0123456789", 10) >= 0)
         taken++;
-    ok(taken == CAP / 24 && aq_ring_push(r, "", 1, NULL, 0) >= 0 && aq_ring_push(r, "0123456789", 10, NULL, 0) == -AQ_E_BUSY,
+    ok(taken == CAP / 24 && aq_ring_push(r, "", 1, NULL, 0) >= 0 &&
+           aq_ring_push(r, "0123456789", 10, NULL, 0) == -AQ_E_BUSY,
        "full after %u records", taken);
     uint32_t before = aq_ring_free_bytes(r);
-    ok(aq_ring_push(r, "0123456789", 10, NULL, 0) == -AQ_E_BUSY && aq_ring_free_bytes(r) == before, "a full ring writes nothing");
+    ok(aq_ring_push(r, "0123456789", 10, NULL, 0) == -AQ_E_BUSY && aq_ring_free_bytes(r) == before,
+       "a full ring writes nothing");
     while (aq_ring_pop(r, &p, &n) == 1 && n == 14) {
         uint32_t v;
 
@@ -156,8 +165,8 @@ static void *reader(void *user)
         }
         uint32_t head[3];
         memcpy(head, p, sizeof head);
-        if (head[0] != t->n_read || n != sizeof head + head[1] || head[1] != body_size(head[0]) || (uintptr_t)p % 8 != 0 ||
-            checksum((const uint8_t *)p + sizeof head, head[1]) != head[2])
+        if (head[0] != t->n_read || n != sizeof head + head[1] || head[1] != body_size(head[0]) ||
+            (uintptr_t)p % 8 != 0 || checksum((const uint8_t *)p + sizeof head, head[1]) != head[2])
             t->n_bad++;
         t->n_read++;
     }
@@ -184,7 +193,8 @@ static void test_threads(void)
     }
     printf("# %u times full, %u wakes\n", t.n_busy, t.n_wake);
     ok(!t.lost, "no wake is lost");
-    ok(t.n_read == RECORDS && t.n_bad == 0, "%u records arrive whole and in order (%u did not)", RECORDS, t.n_bad);
+    ok(t.n_read == RECORDS && t.n_bad == 0, "%u records arrive whole and in order (%u did not)",
+       RECORDS, t.n_bad);
     ok(t.n_wake > 0, "the reader was woken");
     sem_destroy(&t.wake);
     aq_ring_free(t.ring);

@@ -33,10 +33,13 @@ static bool is_utf8(const char *s)
 
 static void test_table(void)
 {
-    ok(is(aq_status_name(AQ_E_INVAL), "INVAL") && is(aq_status_name(-AQ_E_INVAL), "INVAL"), "a name by either sign");
+    ok(is(aq_status_name(AQ_E_INVAL), "INVAL") && is(aq_status_name(-AQ_E_INVAL), "INVAL"),
+       "a name by either sign");
     ok(is(aq_status_name(-AQ_E_DEVICE), "DEVICE"), "the last name");
     ok(is(aq_status_name(0), "OK") && aq_status_http(0) == 200, "success");
-    ok(is(aq_status_name(-9999), "UNKNOWN") && is(aq_status_name(INT_MIN), "UNKNOWN") && aq_status_http(77) == 500, "an unknown code");
+    ok(is(aq_status_name(-9999), "UNKNOWN") && is(aq_status_name(INT_MIN), "UNKNOWN") &&
+           aq_status_http(77) == 500,
+       "an unknown code");
     ok(aq_status_http(-AQ_E_LIMIT) == 413 && aq_status_http(AQ_E_CANCELLED) == 499, "HTTP status");
     ok(is(aq_status_text(-AQ_E_NOMEM), "There is not enough memory"), "a sentence");
 }
@@ -45,10 +48,12 @@ static void test_fail(void)
 {
     aq_err err = {0};
 
-    ok(aq_fail(&err, AQ_E_IO, "file %s line %d", "a", 3) == -AQ_E_IO && err.code == AQ_E_IO && is(err.text, "file a line 3"),
+    ok(aq_fail(&err, AQ_E_IO, "file %s line %d", "a", 3) == -AQ_E_IO && err.code == AQ_E_IO &&
+           is(err.text, "file a line 3"),
        "an error is filled");
     ok(aq_fail(NULL, AQ_E_IO, "x") == -AQ_E_IO, "no place for the error");
-    ok(aq_fail(&err, -AQ_E_LIMIT, "x") == -AQ_E_LIMIT && err.code == AQ_E_LIMIT, "a negative code is a failure too");
+    ok(aq_fail(&err, -AQ_E_LIMIT, "x") == -AQ_E_LIMIT && err.code == AQ_E_LIMIT,
+       "a negative code is a failure too");
     aq_fail(&err, AQ_E_IO, "inner");
     aq_fail(&err, AQ_E_IO, "outer: %s", err.text);
     ok(is(err.text, "outer: inner"), "the old text may be an argument");
@@ -75,7 +80,8 @@ static void test_cut(void)
             in[n] = 0;
             aq_fail(&err, AQ_E_IO, "%s", in);
             size_t got = strlen(err.text), room = sizeof err.text - 1;
-            good = good && is_utf8(err.text) && got <= room && got + len > room && memcmp(err.text, in, got) == 0;
+            good = good && is_utf8(err.text) && got <= room && got + len > room &&
+                   memcmp(err.text, in, got) == 0;
         }
     }
     ok(good, "long text is cut between characters, as late as possible");
@@ -92,23 +98,29 @@ static void test_errno_and_prefix(void)
 {
     aq_err err = {0};
 
-    ok(aq_fail_errno(&err, ENOENT, "cannot open %s", "f") == -AQ_E_IO && is(err.text, "cannot open f: No such file or directory"),
+    ok(aq_fail_errno(&err, ENOENT, "cannot open %s", "f") == -AQ_E_IO &&
+           is(err.text, "cannot open f: No such file or directory"),
        "errno's meaning is appended");
-    ok(aq_fail_errno(NULL, ENOMEM, "x") == -AQ_E_NOMEM && aq_fail_errno(NULL, EACCES, "x") == -AQ_E_AUTH &&
-           aq_fail_errno(NULL, EPERM, "x") == -AQ_E_AUTH && aq_fail_errno(NULL, ETIMEDOUT, "x") == -AQ_E_TIMEOUT,
+    ok(aq_fail_errno(NULL, ENOMEM, "x") == -AQ_E_NOMEM &&
+           aq_fail_errno(NULL, EACCES, "x") == -AQ_E_AUTH &&
+           aq_fail_errno(NULL, EPERM, "x") == -AQ_E_AUTH &&
+           aq_fail_errno(NULL, ETIMEDOUT, "x") == -AQ_E_TIMEOUT,
        "errno chooses the code");
     aq_fail(&err, AQ_E_GONE, "no answer");
-    ok(aq_err_prefix(&err, -AQ_E_GONE, "worker %d", 2) == -AQ_E_GONE && is(err.text, "worker 2: no answer") && err.code == AQ_E_GONE,
+    ok(aq_err_prefix(&err, -AQ_E_GONE, "worker %d", 2) == -AQ_E_GONE &&
+           is(err.text, "worker 2: no answer") && err.code == AQ_E_GONE,
        "a prefix");
     err = (aq_err){0};
-    ok(aq_err_prefix(&err, 0, "x") == 0 && err.text[0] == 0 && aq_err_prefix(NULL, -AQ_E_IO, "x") == -AQ_E_IO,
+    ok(aq_err_prefix(&err, 0, "x") == 0 && err.text[0] == 0 &&
+           aq_err_prefix(NULL, -AQ_E_IO, "x") == -AQ_E_IO,
        "no error, no prefix");
     char euros[1200] = "";
     for (int i = 0; i < 300; i++)
         memcpy(euros + i * 3, "\xe2\x82\xac", 4);
     aq_fail(&err, AQ_E_IO, "%s", euros);
     aq_err_prefix(&err, -AQ_E_IO, "p");
-    ok(is_utf8(err.text) && strncmp(err.text, "p: \xe2\x82\xac", 6) == 0, "a prefix cuts between characters");
+    ok(is_utf8(err.text) && strncmp(err.text, "p: \xe2\x82\xac", 6) == 0,
+       "a prefix cuts between characters");
 }
 
 static void test_fd(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* UTF-8: every code point there and back, and every short sequence against the ranges of Unicode table 3-7. */
+/* UTF-8: every code point there and back, and every short sequence against the ranges of Unicode
+ * table 3-7. */
 #include "aq/base.h"
 #include "tap.h"
 
@@ -48,9 +49,11 @@ static void test_round_trip(void)
     }
     ok(good, "every code point there and back");
     char s[4];
-    ok(aq_utf8_put(0xD800, s) == 3 && memcmp(s, "\xEF\xBF\xBD", 3) == 0 && aq_utf8_put(0x110000, s) == 3, "what is no code point becomes U+FFFD");
-    ok(aq_utf8_put(0x20AC, s) == 3 && memcmp(s, "\xE2\x82\xAC", 3) == 0 && aq_utf8_put(0x1F600, s) == 4 &&
-           memcmp(s, "\xF0\x9F\x98\x80", 4) == 0,
+    ok(aq_utf8_put(0xD800, s) == 3 && memcmp(s, "\xEF\xBF\xBD", 3) == 0 &&
+           aq_utf8_put(0x110000, s) == 3,
+       "what is no code point becomes U+FFFD");
+    ok(aq_utf8_put(0x20AC, s) == 3 && memcmp(s, "\xE2\x82\xAC", 3) == 0 &&
+           aq_utf8_put(0x1F600, s) == 4 && memcmp(s, "\xF0\x9F\x98\x80", 4) == 0,
        "known bytes");
 }
 
@@ -62,7 +65,8 @@ static void test_sequences(void)
     for (int b0 = 0; b0 < 256; b0++)
         for (int b1 = 0; b1 < 256; b1++)
             for (size_t i = 0; i < AQ_LEN(thirds) * AQ_LEN(thirds); i++) {
-                uint8_t b[4] = {(uint8_t)b0, (uint8_t)b1, thirds[i % AQ_LEN(thirds)], thirds[i / AQ_LEN(thirds)]};
+                uint8_t b[4] = {(uint8_t)b0, (uint8_t)b1, thirds[i % AQ_LEN(thirds)],
+                                thirds[i / AQ_LEN(thirds)]};
                 uint32_t want = well_formed(b), cp = 0;
                 bool bad;
                 uint32_t got = aq_utf8_next((const char *)b, 4, &cp, &bad);
@@ -78,7 +82,8 @@ static void test_short(void)
     bool bad = true;
 
     ok(aq_utf8_next("", 0, &cp, &bad) == 0 && cp == 5, "nothing left, nothing taken");
-    ok(aq_utf8_next("\xF0\x9F\x98\x80", 3, &cp, &bad) == 1 && bad && cp == 0xFFFD, "a character cut off by the end");
+    ok(aq_utf8_next("\xF0\x9F\x98\x80", 3, &cp, &bad) == 1 && bad && cp == 0xFFFD,
+       "a character cut off by the end");
     ok(aq_utf8_next("\xE2\x82\xAC", 3, &cp, NULL) == 3 && cp == 0x20AC, "the flag may be left out");
 }
 

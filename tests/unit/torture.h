@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Make the N-th allocation of a function fail, for N = 1, 2, ... until it gets through without a failure. Each failed run must
- * return -AQ_E_NOMEM and leave as many allocations behind as there were before.
+/* Make the N-th allocation of a function fail, for N = 1, 2, ... until it gets through without a
+ * failure. Each failed run must return -AQ_E_NOMEM and leave as many allocations behind as there
+ * were before.
  *
- * Include it once per program, after tap.h, and link with torture_args (tests/meson.build): they wrap the allocator's
- * functions for the objects linked into the program, not for shared libraries. Allocations of any thread count. */
+ * Include it once per program, after tap.h, and link with torture_args (tests/meson.build): they
+ * wrap the allocator's functions for the objects linked into the program, not for shared
+ * libraries. Allocations of any thread count. */
 #ifndef TORTURE_H
 #define TORTURE_H
 
@@ -30,8 +32,8 @@ int __wrap_posix_memalign(void **, size_t, size_t);
 void __wrap_free(void *);
 
 static pthread_mutex_t torture_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool torture_on;              /* all under torture_lock */
-static uint64_t torture_wait;        /* allocations until the one that fails; 0 = it is past */
+static bool torture_on;                   /* all under torture_lock */
+static uint64_t torture_wait;             /* allocations until the one that fails; 0 = it is past */
 static void *torture_live[TORTURE_SLOTS]; /* open addressing; NULL = free */
 static size_t torture_n_live;
 static bool torture_overflow;
@@ -134,8 +136,9 @@ void __wrap_free(void *p)
     __real_free(p);
 }
 
-/** fn makes, uses and destroys its objects, and returns >= 0 or -AQ_E_*; it is run once per allocation it makes. It should
- * not report cases itself. One case: every run as described above. */
+/** fn makes, uses and destroys its objects, and returns >= 0 or -AQ_E_*; it is run once per
+ * allocation it makes. It should not report cases itself. One case: every run as described
+ * above. */
 __attribute__((unused)) static void torture(const char *name, int (*fn)(void *user), void *user)
 {
     unsigned run = 0;
@@ -160,11 +163,13 @@ __attribute__((unused)) static void torture(const char *name, int (*fn)(void *us
 
         bool good = live == 0 && !lost && (injected ? rc == -AQ_E_NOMEM : rc >= 0);
         if (!good && bad++ < 10)
-            printf("# %s: allocation %u %s: result %s (%d), %zu allocations left%s\n", name, run, injected ? "failed" : "not reached",
-                   aq_status_name(rc), rc, live, lost ? ", more than can be counted" : "");
+            printf("# %s: allocation %u %s: result %s (%d), %zu allocations left%s\n", name, run,
+                   injected ? "failed" : "not reached", aq_status_name(rc), rc, live,
+                   lost ? ", more than can be counted" : "");
         if (!injected || run == TORTURE_RUNS_MAX)
             break;
     }
-    ok(bad == 0 && run > 1 && run < TORTURE_RUNS_MAX, "%s: each of %u allocations may fail", name, run - 1);
+    ok(bad == 0 && run > 1 && run < TORTURE_RUNS_MAX, "%s: each of %u allocations may fail", name,
+       run - 1);
 }
 #endif

@@ -2,7 +2,7 @@
 /* Backends by name. Any thread. */
 #include "backend-priv.h"
 
-static const aq_backend *const backends[] = {&aq_backend_reference};
+static const aq_backend *const backends[] = {&aq_backend_cpu, &aq_backend_reference};
 
 int aq_backend_find(const char *name, const aq_backend **ret, aq_err *err)
 {
@@ -18,5 +18,5 @@ int aq_backend_find(const char *name, const aq_backend **ret, aq_err *err)
         aq_cuda_state(&why);
         return aq_fail(err, AQ_E_UNSUPPORTED, "the backend cuda cannot be used: %s", why);
     }
-    return aq_fail(err, AQ_E_UNSUPPORTED, "there is no backend %.40s (reference is there)", name);
+    return aq_fail(err, AQ_E_UNSUPPORTED, "there is no backend %.40s (cpu and reference are there)", name);
 }

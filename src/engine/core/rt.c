@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* aq_rt: the CPU pool, the chosen kernels, and what is known about devices. */
+#include <stdio.h>
+
 #include "rt-priv.h"
 
+/* cfg->cpu_path may end in "-f32": the same path with f32 inputs, slow, for proofs; aq_cpu_paths does not list it. */
 int aq_rt_new(const aq_rt_cfg *cfg, aq_rt **ret, aq_err *err)
 {
     static const aq_rt_cfg dflt = {.pin = true};
     if (!cfg)
         cfg = &dflt;
     const char *path = cfg->cpu_path && *cfg->cpu_path ? cfg->cpu_path : NULL;
-    const aq_isa *isa = aq_isa_find(path);
+    char name[16];
+    size_t n = path ? strlen(path) : 0;
+    bool f32_acts = n > 4 && n < sizeof name && !strcmp(path + n - 4, "-f32");
+    if (f32_acts) {
+        memcpy(name, path, n - 4);
+        name[n - 4] = 0;
+    }
+    const aq_isa *isa = aq_isa_find(f32_acts ? name : path);
     if (!isa) {
         AQ_AUTO(aq_bytes_clear) aq_bytes list = {0};
         for (const char *const *p = aq_cpu_paths(); *p; p++)
@@ -22,6 +32,8 @@ int aq_rt_new(const aq_rt_cfg *cfg, aq_rt **ret, aq_err *err)
     if (!rt)
         return aq_fail(err, AQ_E_NOMEM, "no memory for the runtime");
     rt->isa = isa;
+    rt->f32_acts = f32_acts;
+    snprintf(rt->path, sizeof rt->path, "%s%s", isa->name, f32_acts ? "-f32" : "");
     int rc = aq_pool_new(cfg->n_threads, cfg->pin, cfg->nice, &rt->pool, err);
     if (rc < 0)
         return rc;
@@ -44,7 +56,7 @@ uint32_t aq_rt_threads(const aq_rt *rt)
 
 const char *aq_rt_cpu_path(const aq_rt *rt)
 {
-    return rt->isa->name;
+    return rt->path;
 }
 
 const char *aq_cuda_state(const char **ret_text)

@@ -33,19 +33,14 @@ static bool have_avx2(void)
 }
 #endif
 
-static const aq_isa isa_c = {.name = "c"};
-#if defined(__x86_64__)
-static const aq_isa isa_avx2 = {.name = "avx2"};
-#endif
-
 #define N_PATH 2u
 static uint32_t isas(const aq_isa *ret[N_PATH]) /* best last */
 {
     uint32_t n = 0;
-    ret[n++] = &isa_c;
+    ret[n++] = &aq_isa_c;
 #if defined(__x86_64__)
     if (have_avx2())
-        ret[n++] = &isa_avx2;
+        ret[n++] = &aq_isa_avx2;
 #endif
     return n;
 }

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention over pages. A piece of work is one row and one KV head with all query heads that read it. Entries are taken in blocks of
+ * AQ_ATTN_TOK that begin at multiples of it, whatever the window, with a running maximum: the order of a row's sums depends on its
+ * position alone. Thread: the stage's, and the pool's. */
+#include <math.h>
+
+#include "product-priv.h"
+
+typedef struct attn_job {
+    const aq_cpu *c;
+    const aq_layer *d;
+    const aq_kv *kv;
+    const aq_run *run;
+    uint32_t n_run;
+    const float *q;
+    float *out;
+} attn_job;
+
+static void one_head(const attn_job *j, const aq_run *run, uint32_t kv_head, uint32_t first, uint32_t end, const float *q, float *o)
+{
+    const aq_isa *isa = j->c->isa;
+    const aq_kv *kv = j->kv;
+    bool f16 = kv->type == AQ_KV_F16;
+    float max = -INFINITY, sum = 0, s[AQ_ATTN_TOK];
+    memset(o, 0, kv->d_v * sizeof *o);
+    for (uint32_t t = first; t < end;) {
+        uint32_t n = AQ_MIN(end, (t / AQ_ATTN_TOK + 1) * AQ_ATTN_TOK) - t; /* within a page, since pages are whole blocks */
+        uint32_t page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
+        isa->scores(q, aq_kv_k(kv, page, kv_head, at), f16, n, kv->d_k, j->d->score_scale, s);
+        float top = max;
+        for (uint32_t i = 0; i < n; i++)
+            top = s[i] > top ? s[i] : top;
+        float keep = top > max ? expf(max - top) : 1;
+        max = top;
+        sum = sum * keep + isa->exps(s, n, max);
+        isa->mix(s, aq_kv_v(kv, page, kv_head, at), f16, n, kv->d_v, keep, o);
+        t += n;
+    }
+    for (uint32_t i = 0; i < kv->d_v; i++)
+        o[i] /= sum;
+}
+
+static void attn_piece(void *ctx, uint32_t piece, uint32_t worker)
+{
+    const attn_job *j = ctx;
+    const aq_layer *d = j->d;
+    uint32_t row = piece / d->n_kv, kv_head = piece % d->n_kv, group = d->n_head / d->n_kv, r = 0;
+    while (row >= j->run[r].n) /* rows of the runs, counted through */
+        row -= j->run[r++].n;
+    const aq_run *run = &j->run[r];
+    uint32_t end = run->kv0 + row + 1, first = d->window && end > d->window ? end - d->window : 0;
+    size_t at = ((size_t)run->row0 + row) * d->n_head;
+    for (uint32_t h = kv_head * group; h < (kv_head + 1) * group; h++)
+        one_head(j, run, kv_head, first, end, j->q + (at + h) * d->d_k, j->out + (at + h) * d->d_v);
+}
+
+void aq_cpu_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run, uint32_t n_run, const float *q, float *out)
+{
+    const aq_cpu *c = ctx;
+    attn_job j = {.c = c, .d = d, .kv = kv, .run = run, .n_run = n_run, .q = q, .out = out};
+    uint32_t rows = 0;
+    for (uint32_t r = 0; r < n_run; r++)
+        rows += run[r].n;
+    aq_pool_run(c->rt->pool, attn_piece, &j, rows * d->n_kv);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the cpu backend: its context, and products of matrices in tiles with rows (product.c), attention (attend.c). */
+#ifndef AQ_PRODUCT_PRIV_H
+#define AQ_PRODUCT_PRIV_H
+
+#include "cpu-priv.h"
+#include "forward-priv.h"
+#include "rt-priv.h"
+
+#define AQ_CPU_ROWS_MAX 512u /* rows prepared at once; longer windows go through in parts */
+
+/** Rows rounded to 8 bits, [n][wide]. */
+typedef struct aq_acts {
+    int8_t *q;
+    float *d, *s;
+    int16_t *s16;
+    aq_row_in *in;      /* [n] */
+    uint32_t n, wide;
+} aq_acts;
+int aq_acts_new(uint32_t n, uint32_t wide, aq_acts *ret, aq_err *) AQ_MUST;
+void aq_acts_clear(aq_acts *);
+
+typedef struct aq_slab {
+    struct aq_slab *next;
+    uint8_t *p;
+    size_t n, used;
+} aq_slab;
+
+typedef struct aq_cpu {
+    const aq_rt *rt;
+    const aq_isa *isa;
+    uint32_t wide, wide_exp, n_used; /* longest input row; widest expert; experts per row */
+    uint32_t cap;                    /* rows that scratch is made for */
+    aq_acts acts;                    /* [cap] inputs */
+    aq_acts acts_exp;                /* [cap × n_used] inputs of the down products */
+    float *mid;                      /* [2][cap × n_used][wide_exp] gate, up */
+    uint32_t *order, *order_row;     /* [cap × n_used] slots by expert, and their rows */
+    uint32_t *first, *active;        /* [n_exp + 1] of experts: start in order; [n_exp] those with rows */
+    uint32_t n_exp;
+    float *tile_f32;                 /* [threads][wide][8] with f32_acts */
+    aq_slab *slab;
+} aq_cpu;
+
+int aq_cpu_reserve(void *ctx, uint32_t max_rows, aq_err *) AQ_MUST;
+void aq_cpu_matmul(void *ctx, const aq_mul *, uint32_t n_mul, const float *x, uint32_t n);
+void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down, const aq_expert_job *);
+void aq_cpu_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run, const float *q, float *out);
+
+/** Bytes of one of the matrices of m as tiles. */
+static inline size_t aq_mat_tiles_bytes(const aq_mat *m)
+{
+    return (m->rows + AQ_TILE - 1) / AQ_TILE * aq_tile_bytes(aq_layout_of(m->type->id), m->cols);
+}
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of matrices in tiles with rows, plain and by expert. A piece of work for the pool is a few tiles of one matrix and all rows
+ * that meet it: weights come from memory once, and rows are looked at in groups that stay in the caches.
+ * Row-invariance: see cpu-priv.h; nothing here adds floats across rows, tiles or pieces. Thread: the stage's, and the pool's. */
+#include "product-priv.h"
+
+#define GROUP_ROWS 64u       /* rows that go through a piece's tiles together */
+#define PIECES_PER_THREAD 8u
+#define PIECE_TILES_MAX 16u
+
+/* ---- rows ---- */
+
+int aq_acts_new(uint32_t n, uint32_t wide, aq_acts *ret, aq_err *err)
+{
+    wide = (wide + 63) / 64 * 64;
+    size_t all = (size_t)n * wide;
+    aq_acts a = {.n = n, .wide = wide};
+    a.q = aligned_alloc(64, all + 64);
+    a.d = malloc(all / 32 * sizeof *a.d);
+    a.s = malloc(all / 32 * sizeof *a.s);
+    a.s16 = malloc(all / 16 * sizeof *a.s16);
+    a.in = malloc(n * sizeof *a.in);
+    if (!a.q || !a.d || !a.s || !a.s16 || !a.in) {
+        aq_acts_clear(&a);
+        return aq_fail(err, AQ_E_NOMEM, "scratch for %u rows of %u values: out of memory", n, wide);
+    }
+    *ret = a;
+    return 0;
+}
+
+void aq_acts_clear(aq_acts *a)
+{
+    free(a->q);
+    free(a->d);
+    free(a->s);
+    free(a->s16);
+    free(a->in);
+    *a = (aq_acts){0};
+}
+
+typedef struct prep_job {
+    aq_cpu *c;
+    aq_acts *a;
+    const float *x;      /* [n][stride]; with up: gate, of which silu(gate) ⊙ up is made in place */
+    float *gate;
+    const float *up;
+    size_t stride;
+    uint32_t k;
+    bool quant;
+} prep_job;
+
+static void prep_row(void *ctx, uint32_t i, uint32_t worker)
+{
+    const prep_job *j = ctx;
+    aq_acts *a = j->a;
+    const float *x = j->x + i * j->stride;
+    if (j->up)
+        j->c->isa->swiglu(x, j->up + i * j->stride, j->k, j->gate + i * j->stride);
+    size_t at = (size_t)i * a->wide;
+    a->in[i] = (aq_row_in){x, a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16};
+    if (j->quant)
+        j->c->isa->quant(x, j->k, a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16);
+}
+
+static void prepare(const prep_job *j, uint32_t n)
+{
+    if (n < 4)
+        for (uint32_t i = 0; i < n; i++)
+            prep_row((void *)j, i, 0);
+    else
+        aq_pool_run(j->c->rt->pool, prep_row, (void *)j, n);
+}
+
+/* ---- tiles × rows ---- */
+
+/* Row i of the product: input in[in_at[i]], output y + out_at[i] × stride, times w[out_at[i]]. NULL = i, i and 1. */
+typedef struct product {
+    int layout;
+    const uint8_t *tile;
+    size_t tile_bytes;
+    uint32_t k, rows, n_tile, n;
+    const aq_row_in *in;
+    const uint32_t *in_at, *out_at;
+    const float *w;
+    float *y;
+    size_t stride;
+} product;
+
+static product product_of(const aq_mat *m, uint32_t mat)
+{
+    int l = aq_layout_of(m->type->id);
+    return (product){.layout = l,
+                     .tile = (const uint8_t *)m->data + mat * aq_mat_tiles_bytes(m),
+                     .tile_bytes = aq_tile_bytes(l, m->cols),
+                     .k = m->cols,
+                     .rows = m->rows,
+                     .n_tile = (m->rows + AQ_TILE - 1) / AQ_TILE};
+}
+
+static void tile_rows(aq_tile_fn fn, const product *p, const uint8_t *tile, uint32_t t, uint32_t r0, uint32_t r1)
+{
+    uint32_t n_out = AQ_MIN(p->rows - t * AQ_TILE, AQ_TILE);
+    for (uint32_t r = r0; r < r1; r += AQ_TILE_ROWS) {
+        aq_row_in in[AQ_TILE_ROWS];
+        float y[AQ_TILE_ROWS][AQ_TILE];
+        uint32_t n = AQ_MIN(r1 - r, AQ_TILE_ROWS);
+        for (uint32_t i = 0; i < n; i++)
+            in[i] = p->in[p->in_at ? p->in_at[r + i] : r + i];
+        fn(tile, p->k, in, n, y);
+        for (uint32_t i = 0; i < n; i++) {
+            size_t at = p->out_at ? p->out_at[r + i] : r + i;
+            float *out = p->y + at * p->stride + t * AQ_TILE;
+            if (p->w)
+                for (uint32_t j = 0; j < AQ_TILE; j++)
+                    y[i][j] *= p->w[at];
+            memcpy(out, y[i], n_out * sizeof(float));
+        }
+    }
+}
+
+static void run_tiles(const aq_cpu *c, uint32_t worker, const product *p, uint32_t t0, uint32_t t1)
+{
+    bool exact = c->rt->f32_acts && !aq_layout_is_float(p->layout);
+    aq_tile_fn fn = c->isa->tile[exact ? AQ_L_F32 : p->layout];
+    for (uint32_t r0 = 0; r0 < p->n; r0 += GROUP_ROWS)
+        for (uint32_t t = t0; t < t1; t++) {
+            const uint8_t *tile = p->tile + t * p->tile_bytes;
+            if (exact) {
+                float *w = c->tile_f32 + (size_t)worker * c->wide * AQ_TILE;
+                for (uint32_t i = 0; i < AQ_TILE; i++)
+                    aq_tile_get(p->layout, p->k, i, tile, w + i, AQ_TILE);
+                tile = (const uint8_t *)w;
+            }
+            tile_rows(fn, p, tile, t, r0, AQ_MIN(r0 + GROUP_ROWS, p->n));
+        }
+}
+
+static uint32_t piece_tiles(const aq_cpu *c, uint32_t n_tile)
+{
+    uint32_t t = n_tile / (aq_rt_threads(c->rt) * PIECES_PER_THREAD);
+    return AQ_MIN(AQ_MAX(t, 1u), PIECE_TILES_MAX);
+}
+
+#define MUL_MAX 8u /* products of one call of matmul */
+typedef struct mul_job {
+    const aq_cpu *c;
+    product p[MUL_MAX];
+    uint32_t first[MUL_MAX + 1]; /* piece of each product */
+    uint32_t n, tiles;
+} mul_job;
+
+static void mul_piece(void *ctx, uint32_t piece, uint32_t worker)
+{
+    const mul_job *j = ctx;
+    uint32_t i = 0;
+    while (piece >= j->first[i + 1])
+        i++;
+    uint32_t t0 = (piece - j->first[i]) * j->tiles;
+    run_tiles(j->c, worker, &j->p[i], t0, AQ_MIN(t0 + j->tiles, j->p[i].n_tile));
+}
+
+void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x, uint32_t n)
+{
+    aq_cpu *c = ctx;
+    for (; n_mul > MUL_MAX; n_mul -= MUL_MAX, mul += MUL_MAX)
+        aq_cpu_matmul(ctx, mul, MUL_MAX, x, n);
+    mul_job j = {.c = c, .n = n_mul};
+    uint32_t k = n_mul ? mul[0].m->cols : 0, all = 0;
+    bool quant = false;
+    for (uint32_t i = 0; i < n_mul; i++) {
+        j.p[i] = product_of(mul[i].m, 0);
+        quant = quant || (!aq_layout_is_float(j.p[i].layout) && !c->rt->f32_acts);
+        all += j.p[i].n_tile;
+    }
+    j.tiles = piece_tiles(c, all);
+    for (uint32_t i = 0; i < n_mul; i++)
+        j.first[i + 1] = j.first[i] + (j.p[i].n_tile + j.tiles - 1) / j.tiles;
+    for (uint32_t r0 = 0; r0 < n; r0 += c->cap) {
+        uint32_t rows = AQ_MIN(n - r0, c->cap);
+        prep_job prep = {.c = c, .a = &c->acts, .x = x + (size_t)r0 * k, .stride = k, .k = k, .quant = quant};
+        prepare(&prep, rows);
+        for (uint32_t i = 0; i < n_mul; i++) {
+            j.p[i].n = rows;
+            j.p[i].in = c->acts.in;
+            j.p[i].y = mul[i].y + (size_t)r0 * mul[i].m->rows;
+            j.p[i].stride = mul[i].m->rows;
+        }
+        aq_pool_run(c->rt->pool, mul_piece, &j, j.first[n_mul]);
+    }
+}
+
+/* ---- experts ---- */
+
+typedef struct exp_job {
+    const aq_cpu *c;
+    const aq_mat *mat[2];  /* gate and up, or down */
+    product p[2];          /* of matrix 0, without rows */
+    uint32_t n_mat, pieces, tiles; /* pieces of one matrix */
+} exp_job;
+
+/* Pieces: [active expert][matrix][piece]. */
+static void exp_piece(void *ctx, uint32_t piece, uint32_t worker)
+{
+    const exp_job *j = ctx;
+    const aq_cpu *c = j->c;
+    uint32_t e = c->active[piece / (j->pieces * j->n_mat)], m = piece / j->pieces % j->n_mat;
+    uint32_t t0 = piece % j->pieces * j->tiles, r0 = c->first[e];
+    product p = j->p[m];
+    p.tile += e * aq_mat_tiles_bytes(j->mat[m]);
+    p.n = c->first[e + 1] - r0;
+    if (p.in_at) { /* gate, up: rows of the window to places in order */
+        p.in_at += r0;
+        p.y += r0 * p.stride;
+    } else { /* down: places in order to slots */
+        p.in += r0;
+        p.out_at += r0;
+    }
+    run_tiles(c, worker, &p, t0, AQ_MIN(t0 + j->tiles, p.n_tile));
+}
+
+static void run_experts(const aq_cpu *c, exp_job *j, uint32_t n_active)
+{
+    uint32_t n_tile = j->p[0].n_tile;
+    j->tiles = piece_tiles(c, n_tile * n_active * j->n_mat);
+    j->pieces = (n_tile + j->tiles - 1) / j->tiles;
+    aq_pool_run(c->rt->pool, exp_piece, j, n_active * j->n_mat * j->pieces);
+}
+
+/* Slots [s0, s0 + n) by expert into order; returns the number of experts that have some. */
+static uint32_t sort_slots(aq_cpu *c, const aq_mat *m, const int32_t *expert, uint32_t n, uint32_t k)
+{
+    uint32_t n_active = 0;
+    memset(c->first, 0, (m->n_mat + 1) * sizeof *c->first);
+    for (uint32_t s = 0; s < n; s++)
+        if (expert[s] >= 0)
+            c->first[(uint32_t)expert[s] - m->e0 + 1]++;
+    for (uint32_t e = 0; e < m->n_mat; e++) {
+        if (c->first[e + 1])
+            c->active[n_active++] = e;
+        c->first[e + 1] += c->first[e];
+    }
+    for (uint32_t s = 0; s < n; s++)
+        if (expert[s] >= 0) {
+            uint32_t at = c->first[(uint32_t)expert[s] - m->e0]++;
+            c->order[at] = s;
+            c->order_row[at] = s / k;
+        }
+    for (uint32_t e = m->n_mat; e > 0; e--) /* filling moved each start to the next one's */
+        c->first[e] = c->first[e - 1];
+    c->first[0] = 0;
+    return n_active;
+}
+
+void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down, const aq_expert_job *job)
+{
+    aq_cpu *c = ctx;
+    uint32_t k = job->k, embd = gate->cols, ff = gate->rows;
+    bool round = !c->rt->f32_acts;
+    exp_job in = {.c = c, .mat = {gate, up}, .p = {product_of(gate, 0), product_of(up, 0)}, .n_mat = 2};
+    exp_job out = {.c = c, .mat = {down}, .p = {product_of(down, 0)}, .n_mat = 1};
+    for (uint32_t r0 = 0; r0 < job->n_rows; r0 += c->cap) {
+        uint32_t rows = AQ_MIN(job->n_rows - r0, c->cap);
+        uint32_t n_active = sort_slots(c, gate, job->expert + (size_t)r0 * k, rows * k, k);
+        uint32_t n_slot = c->first[gate->n_mat];
+        float *g = c->mid, *u = c->mid + (size_t)c->cap * c->n_used * c->wide_exp;
+        prep_job prep = {.c = c, .a = &c->acts, .x = job->x + (size_t)r0 * embd, .stride = embd, .k = embd,
+                         .quant = round && !(aq_layout_is_float(in.p[0].layout) && aq_layout_is_float(in.p[1].layout))};
+        if (!n_slot)
+            continue;
+        prepare(&prep, rows);
+        for (uint32_t m = 0; m < 2; m++) {
+            in.p[m].in = c->acts.in;
+            in.p[m].in_at = c->order_row;
+            in.p[m].y = m ? u : g;
+            in.p[m].stride = ff;
+        }
+        run_experts(c, &in, n_active);
+        prep_job mid = {.c = c, .a = &c->acts_exp, .x = g, .gate = g, .up = u, .stride = ff, .k = ff,
+                        .quant = round && !aq_layout_is_float(out.p[0].layout)};
+        prepare(&mid, n_slot);
+        out.p[0].in = c->acts_exp.in;
+        out.p[0].out_at = c->order;
+        out.p[0].w = job->w + (size_t)r0 * k;
+        out.p[0].y = job->y + (size_t)r0 * k * down->rows;
+        out.p[0].stride = down->rows;
+        run_experts(c, &out, n_active);
+    }
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the desktop reads is valid by the desktop's own tools, and every text can be translated. TAP.
+
+usage: data.py SOURCE BUILD: the checkout and the build folder (which holds the files that meson makes from *.in).
+"""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+SRC, BUILD = (os.path.abspath(p) for p in sys.argv[1:3])
+results = []
+
+
+def case(name, good, notes=''):
+    results.append(bool(good))
+    print('%sok %d - %s' % ('' if good else 'not ', len(results), name))
+    for line in notes.splitlines()[:20] if not good else []:
+        print('# ' + line)
+    sys.stdout.flush()
+
+
+def run(*cmd, **more):
+    r = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
+    return r.returncode, r.stdout
+
+
+def tool(name, *cmd, **more):
+    """One case: CMD succeeds. Its absence is a failure: tools/dev/packages lists it."""
+    if not shutil.which(cmd[0]):
+        case(name, False, cmd[0] + ' is not installed')
+        return
+    code, out = run(*cmd, **more)
+    case(name, code == 0, out)
+
+
+def made(pattern):
+    """Files by name: as meson made them, else as they lie in the tree."""
+    found = {}
+    for top in (os.path.join(SRC, 'data'), os.path.join(BUILD, 'data')):
+        for f in glob.glob(os.path.join(top, '**', pattern), recursive=True):
+            found[os.path.basename(f)] = f
+    return sorted(found.values())
+
+
+def check_desktop():
+    files = made('*.desktop')
+    case('there is one desktop file', len(files) == 1, str(files))
+    for f in files:
+        tool('desktop-file-validate ' + os.path.basename(f), 'desktop-file-validate', '--warn-kde', f)
+
+
+def check_metainfo():
+    files = made('*.metainfo.xml')
+    case('there is one metainfo file', len(files) == 1, str(files))
+    for f in files:
+        tool('appstreamcli validate ' + os.path.basename(f), 'appstreamcli', 'validate', '--no-net', '--explain', f)
+
+
+def check_schema():
+    files = made('*.gschema.xml')
+    case('there is a GSettings schema', files)
+    with tempfile.TemporaryDirectory() as tmp:
+        for f in files:
+            shutil.copy(f, tmp)
+        tool('glib-compile-schemas', 'glib-compile-schemas', '--strict', '--targetdir', tmp, tmp)
+    text = ''.join(open(f, encoding='utf-8').read() for f in files)
+    keys = re.findall(r'<key\b[^>]*?(?:/>|>.*?</key>)', text, re.DOTALL)
+    case('each key has a default and a summary', keys and all('<default>' in k and '<summary>' in k for k in keys),
+         '\n'.join(re.sub(r'\s+', ' ', k) for k in keys if '<default>' not in k or '<summary>' not in k))
+
+
+def check_icons():
+    files = glob.glob(os.path.join(SRC, 'data', 'icons', '**', '*.svg'), recursive=True)
+    case('there is an app icon and a symbolic one', any(f.endswith('-symbolic.svg') for f in files) and any(not f.endswith('-symbolic.svg') for f in files))
+    for f in files:
+        try:
+            root = xml.etree.ElementTree.parse(f).getroot()
+            case('%s is an SVG with a size' % os.path.basename(f), root.tag.endswith('svg') and (root.get('viewBox') or root.get('width')))
+        except xml.etree.ElementTree.ParseError as e:
+            case('%s is an SVG' % os.path.basename(f), False, str(e))
+
+
+def pseudo(text):
+    """A translation that a person can still read: longer, and with letters outside ASCII."""
+    parts = re.split(r'(%[-+ #0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t|I64)?[a-zA-Z%]|\\.|&[a-z]+;|<[^>]*>|_)', text)
+    return '[' + ''.join(p if i % 2 else p.translate(str.maketrans('aeiouAEIOU', 'áéíóúÁÉÍÓÚ')) for i, p in enumerate(parts)) + ']'
+
+
+def check_po():
+    po = os.path.join(SRC, 'po')
+    for f in sorted(glob.glob(os.path.join(po, '*.po'))):
+        tool('msgfmt --check ' + os.path.basename(f), 'msgfmt', '--check', '-o', os.devnull, f)
+    with tempfile.TemporaryDirectory() as tmp:
+        pot = os.path.join(tmp, 'x.pot')
+        code, out = run('xgettext', '--from-code=UTF-8', '--keyword=_', '--keyword=N_', '--keyword=C_:1c,2', '--keyword=NC_:1c,2',
+                        '--keyword=Q_', '--keyword=ngettext:1,2', '--files-from=' + os.path.join(po, 'POTFILES'), '--directory=' + SRC, '-o', pot)
+        case('xgettext reads every file of po/POTFILES', code == 0 and os.path.exists(pot), out)
+        if not os.path.exists(pot):
+            return
+        text = open(pot, encoding='utf-8').read()
+        n = len(re.findall(r'^msgid ', text, re.MULTILINE)) - 1
+        case('there are texts to translate', n > 0)
+        # The pseudo-locale: every text translated by rule, so that what stays English on screen was never marked.
+        en = os.path.join(tmp, 'en.po')
+        code, out = run('msgen', '--no-wrap', pot, '-o', en)
+        case('msgen makes the pseudo-locale', code == 0, out)
+        lines, entry = [], ''
+        for line in open(en, encoding='utf-8'):
+            entry = 'header' if line.startswith('msgid ""') else 'text' if line.startswith('msgid ') else entry
+            m = re.match(r'(msgstr(?:\[\d\])? )"(.+)"\n', line)
+            if m and entry == 'text':
+                line = '%s"%s"\n' % (m.group(1), pseudo(m.group(2)))
+            lines.append(line.replace('charset=CHARSET', 'charset=UTF-8'))
+        with open(en, 'w', encoding='utf-8') as f:
+            f.writelines(lines)
+        code, out = run('msgfmt', '--check-format', '--statistics', '-o', os.path.join(tmp, 'x.mo'), en)
+        case('the pseudo-locale builds', code == 0, out)
+
+
+def main():
+    check_desktop()
+    check_metainfo()
+    check_schema()
+    check_icons()
+    check_po()
+    print('1..%d' % len(results))
+    return 0 if all(results) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every kernel of every path that this CPU has: against the scalar twin (path "c") and against sums in double, on fresh random data.
+ * The seed is printed; the first argument sets it. */
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "cpu-priv.h"
+#include "model-priv.h"
+#include "tap.h"
+
+static uint64_t rng;
+static uint32_t rnd(void)
+{
+    rng ^= rng << 13;
+    rng ^= rng >> 7;
+    rng ^= rng << 17;
+    return (uint32_t)(rng >> 16);
+}
+
+static float rnd_normal(void)
+{
+    float s = 0;
+    for (int i = 0; i < 12; i++)
+        s += (float)(rnd() & 0xffff) / 65536;
+    return s - 6;
+}
+
+static void *get(size_t n)
+{
+    void *p = aligned_alloc(64, (n + 63) / 64 * 64);
+    if (!p) {
+        fprintf(stderr, "no memory\n");
+        _Exit(2);
+    }
+    memset(p, 0, (n + 63) / 64 * 64);
+    return p;
+}
+
+static const struct {
+    const char *name;
+    uint32_t type, vals, bytes, f16_at[2]; /* where scales stand, 999 = none */
+} kinds[AQ_L_N] = {
+    [AQ_L_F32] = {"F32", AQ_T_F32, 1, 4, {999, 999}},   [AQ_L_F16] = {"F16", AQ_T_F16, 1, 2, {0, 999}},
+    [AQ_L_BF16] = {"BF16", AQ_T_BF16, 1, 2, {999, 999}}, [AQ_L_Q8_0] = {"Q8_0", AQ_T_Q8_0, 32, 34, {0, 999}},
+    [AQ_L_Q4_1] = {"Q4_1", AQ_T_Q4_1, 32, 20, {0, 2}},   [AQ_L_Q4_K] = {"Q4_K", AQ_T_Q4_K, 256, 144, {0, 2}},
+    [AQ_L_Q6_K] = {"Q6_K", AQ_T_Q6_K, 256, 210, {208, 999}},
+};
+
+/* One row as stored: random bits, random scales of a sane size. */
+static void random_row(int l, uint32_t k, uint8_t *row)
+{
+    for (uint32_t b = 0; b < k / kinds[l].vals; b++, row += kinds[l].bytes) {
+        for (uint32_t i = 0; i < kinds[l].bytes; i++)
+            row[i] = (uint8_t)rnd();
+        for (int i = 0; i < 2; i++)
+            if (kinds[l].f16_at[i] != 999) {
+                uint16_t h = aq_f32_to_f16(rnd_normal() * 0.01f);
+                memcpy(row + kinds[l].f16_at[i], &h, 2);
+            }
+        float f = rnd_normal();
+        if (l == AQ_L_F32)
+            memcpy(row, &f, 4);
+        if (l == AQ_L_BF16)
+            memcpy(row, (uint8_t *)&f + 2, 2);
+    }
+}
+
+typedef struct rows {
+    float *x, *d, *s;
+    int8_t *q;
+    int16_t *s16;
+    aq_row_in in[AQ_TILE_ROWS];
+} rows;
+static rows rows_new(const aq_isa *isa, uint32_t k)
+{
+    rows r = {get(k * 4 * AQ_TILE_ROWS), get((k + 1) * AQ_TILE_ROWS), get((k + 1) * AQ_TILE_ROWS), get(k * AQ_TILE_ROWS),
+              get((k + 1) * AQ_TILE_ROWS), {{0}}};
+    for (uint32_t i = 0; i < AQ_TILE_ROWS; i++) {
+        float size = expf(rnd_normal());
+        for (uint32_t c = 0; c < k; c++)
+            r.x[i * k + c] = rnd_normal() * size;
+        r.in[i] = (aq_row_in){r.x + i * k, r.q + i * k, r.d + i * (k / 32), r.s + i * (k / 32), r.s16 + i * (k / 16)};
+        if (k % 32 == 0)
+            isa->quant(r.x + i * k, k, r.q + i * k, r.d + i * (k / 32), r.s + i * (k / 32), r.s16 + i * (k / 16));
+    }
+    return r;
+}
+static void rows_free(rows *r)
+{
+    free(r->x);
+    free(r->d);
+    free(r->s);
+    free(r->q);
+    free(r->s16);
+}
+
+static void test_tile(const aq_isa *isa, int l, uint32_t k)
+{
+    size_t n_row = (size_t)k / kinds[l].vals * kinds[l].bytes;
+    uint8_t *stored = get(n_row * AQ_TILE), *tile = get(aq_tile_bytes(l, k));
+    float *w = get(k * 4 * AQ_TILE), *back = get(k * 4 * AQ_TILE);
+    for (uint32_t r = 0; r < AQ_TILE; r++) {
+        random_row(l, k, stored + r * n_row);
+        aq_tile_put(l, k, r, stored + r * n_row, tile);
+        aq_type_get(kinds[l].type)->dequant(stored + r * n_row, w + r * k, k);
+    }
+    for (uint32_t r = 0; r < AQ_TILE; r++)
+        aq_tile_get(l, k, r, tile, back + r, AQ_TILE);
+    bool same = aq_tile_bytes(l, k) == n_row * AQ_TILE;
+    for (uint32_t i = 0; i < k * AQ_TILE; i++)
+        same = same && !memcmp(&back[i], &w[i % AQ_TILE * k + i / AQ_TILE], 4);
+    ok(same, "%s %s k=%u: a tile gives back what was put in", isa->name, kinds[l].name, k);
+
+    rows in = rows_new(isa, k);
+    float y[AQ_TILE_ROWS][AQ_TILE], twin[AQ_TILE_ROWS][AQ_TILE], one[AQ_TILE_ROWS][AQ_TILE];
+    isa->tile[l](tile, k, in.in, AQ_TILE_ROWS, y);
+    aq_isa_c.tile[l](tile, k, in.in, AQ_TILE_ROWS, twin);
+    /* errors relative to the sum of magnitudes: 4e-7 per level of a sum in f32 */
+    const double tol = 2e-6;
+    double worst = 0, worst_twin = 0;
+    for (uint32_t i = 0; i < AQ_TILE_ROWS; i++)
+        for (uint32_t r = 0; r < AQ_TILE; r++) {
+            double sum = 0, mag = 1e-30;
+            for (uint32_t c = 0; c < k; c++) {
+                double x = aq_layout_is_float(l) ? in.in[i].x[c] : (double)in.in[i].d[c / 32] * in.in[i].q[c];
+                sum += x * w[r * k + c];
+                mag += fabs(x * w[r * k + c]);
+            }
+            worst = fmax(worst, fabs(y[i][r] - sum) / mag);
+            worst_twin = fmax(worst_twin, fabs((double)y[i][r] - twin[i][r]) / mag);
+        }
+    ok(worst < tol, "%s %s k=%u: %.1e from the sum in double (below %.0e)", isa->name, kinds[l].name, k, worst, tol);
+    ok(worst_twin < tol, "%s %s k=%u: %.1e from the scalar twin (below %.0e)", isa->name, kinds[l].name, k, worst_twin, tol);
+
+    bool bits = true;
+    for (uint32_t n = 1; n <= AQ_TILE_ROWS; n++)
+        for (uint32_t r0 = 0; r0 + n <= AQ_TILE_ROWS; r0++) {
+            isa->tile[l](tile, k, in.in + r0, n, one);
+            bits = bits && !memcmp(one, y[r0], n * sizeof *one);
+        }
+    ok(bits, "%s %s k=%u: the same bits for 1 to 4 rows together", isa->name, kinds[l].name, k);
+    rows_free(&in);
+    free(stored);
+    free(tile);
+    free(w);
+    free(back);
+}
+
+/* The largest weights and inputs: the 16-bit sums inside the kernels must hold them. */
+static void test_extremes(const aq_isa *isa, int l)
+{
+    const uint32_t k = 256;
+    size_t n_row = (size_t)k / kinds[l].vals * kinds[l].bytes;
+    uint8_t *stored = get(n_row), *tile = get(aq_tile_bytes(l, k));
+    float *w = get(k * 4);
+    rows in = rows_new(isa, k);
+    double worst = 0;
+    for (int bits = 0; bits < 4; bits++) { /* all bits, none, 0x80 (int8: -128), 0x7f */
+        memset(stored, (const uint8_t[]){0xff, 0, 0x80, 0x7f}[bits], n_row);
+        uint16_t h = aq_f32_to_f16(1);
+        for (uint32_t b = 0; b < k / kinds[l].vals; b++)
+            for (int i = 0; i < 2; i++)
+                if (kinds[l].f16_at[i] != 999)
+                    memcpy(stored + b * kinds[l].bytes + kinds[l].f16_at[i], &h, 2);
+        for (uint32_t r = 0; r < AQ_TILE; r++)
+            aq_tile_put(l, k, r, stored, tile);
+        aq_type_get(kinds[l].type)->dequant(stored, w, k);
+        for (int sign = -1; sign <= 1; sign += 2) {
+            for (uint32_t c = 0; c < k; c++)
+                in.x[c] = (float)sign;
+            isa->quant(in.x, k, in.q, in.d, in.s, in.s16);
+            float y[1][AQ_TILE];
+            isa->tile[l](tile, k, in.in, 1, y);
+            double sum = 0, mag = 1e-30;
+            for (uint32_t c = 0; c < k; c++) {
+                sum += (double)in.d[c / 32] * in.q[c] * w[c];
+                mag += fabs((double)w[c]);
+            }
+            for (uint32_t r = 0; r < AQ_TILE; r++)
+                worst = fmax(worst, fabs(y[0][r] - sum) / mag);
+        }
+    }
+    ok(worst < 1e-6, "%s %s: extreme weights and inputs, %.1e (below 1e-06)", isa->name, kinds[l].name, worst);
+    rows_free(&in);
+    free(stored);
+    free(tile);
+    free(w);
+}
+
+static void test_quant(const aq_isa *isa)
+{
+    enum { K = 320 };
+    float x[K], d[K / 32], s[K / 32], d2[K / 32], s2[K / 32];
+    int8_t q[K], q2[K];
+    int16_t s16[K / 16], t16[K / 16];
+    for (int c = 0; c < K; c++)
+        x[c] = rnd_normal() * expf((float)(c / 32) - 5);
+    memset(x + 64, 0, 32 * sizeof *x);
+    for (int c = 96; c < 128; c++)
+        x[c] = 1e-41f;
+    isa->quant(x, K, q, d, s, s16);
+    aq_isa_c.quant(x, K, q2, d2, s2, t16);
+    bool near = true, sums = true;
+    for (int c = 0; c < K; c++)
+        near = near && fabsf(x[c] - d[c / 32] * (float)q[c]) <= 0.5001f * d[c / 32] + 1e-38f && abs(q[c]) <= 127;
+    for (int b = 0; b < K / 16; b++) {
+        int sum = 0;
+        for (int c = 0; c < 16; c++)
+            sum += q[16 * b + c];
+        sums = sums && s16[b] == 16 * sum;
+    }
+    for (int b = 0; b < K / 32; b++)
+        sums = sums && s[b] == d[b] * (float)(s16[2 * b] / 16 + s16[2 * b + 1] / 16);
+    ok(near, "%s quant: each value within half a step", isa->name);
+    ok(sums, "%s quant: the sums are those of the bytes", isa->name);
+    ok(!memcmp(q, q2, K) && !memcmp(d, d2, sizeof d) && !memcmp(s, s2, sizeof s) && !memcmp(s16, t16, sizeof s16),
+       "%s quant: as the scalar twin", isa->name);
+    x[5] = NAN;
+    x[40] = INFINITY;
+    isa->quant(x, K, q, d, s, s16);
+    bool low = true;
+    for (int c = 0; c < K; c++)
+        low = low && abs(q[c]) <= 127;
+    ok(isnan(d[0]) && isinf(d[1]) && low, "%s quant: NaN and infinity stay visible in the scale", isa->name);
+}
+
+static double rel(const float *a, const float *b, size_t n)
+{
+    double worst = 0, mag = 1e-30;
+    for (size_t i = 0; i < n; i++)
+        mag = fmax(mag, fabs((double)b[i]));
+    for (size_t i = 0; i < n; i++)
+        worst = fmax(worst, fabs((double)a[i] - b[i]) / mag);
+    return worst;
+}
+
+static void test_rows(const aq_isa *isa)
+{
+    enum { N = 333 };
+    float x[N], w[N], a[N], b[N];
+    uint16_t ha[N], hb[N];
+    const uint32_t dims[] = {1, 7, 64, 80, N};
+    for (size_t t = 0; t < AQ_LEN(dims); t++) {
+        uint32_t n = dims[t];
+        for (uint32_t i = 0; i < n; i++) {
+            x[i] = rnd_normal() * 5;
+            w[i] = rnd_normal();
+        }
+        isa->norm(x, w, n, 1e-5f, a);
+        aq_isa_c.norm(x, w, n, 1e-5f, b);
+        double e = rel(a, b, n);
+        ok(e < 2e-6, "%s norm n=%u: %.1e (below 2e-06)", isa->name, n, e);
+        isa->swiglu(x, w, n, a);
+        aq_isa_c.swiglu(x, w, n, b);
+        e = rel(a, b, n);
+        ok(e < 1e-6, "%s swiglu n=%u: %.1e (below 1e-06)", isa->name, n, e);
+        bool bits = true; /* a value's bits do not depend on its place */
+        for (uint32_t i = 0; i < n; i++) {
+            isa->swiglu(x + i, w + i, 1, b);
+            bits = bits && !memcmp(b, a + i, 4);
+        }
+        ok(bits, "%s swiglu n=%u: the same bits one by one", isa->name, n);
+        isa->to_f16(x, n, ha);
+        aq_isa_c.to_f16(x, n, hb);
+        ok(!memcmp(ha, hb, n * 2), "%s to_f16 n=%u", isa->name, n);
+        memcpy(a, x, n * 4);
+        memcpy(b, x, n * 4);
+        float sa = isa->exps(a, n, 9), sb = aq_isa_c.exps(b, n, 9);
+        e = fmax(rel(a, b, n), fabs(sa / sb - 1));
+        ok(e < 2e-6, "%s exps n=%u: %.1e (below 2e-06)", isa->name, n, e);
+    }
+    float g[6] = {200, -200, 90, -90, INFINITY, -1e30f}, u[6] = {1, 1, 1, 1, 1, 1};
+    isa->swiglu(g, u, 6, g);
+    ok(g[0] == 200 && fabsf(g[1]) < 1e-30f && g[2] == 90 && fabsf(g[3]) < 1e-30f && isinf(g[4]) && fabsf(g[5]) < 1e-30f,
+       "%s swiglu: saturates", isa->name);
+}
+
+static void test_attention(const aq_isa *isa, bool f16, uint32_t d, uint32_t n_tok)
+{
+    float *q = get(d * 4), *o = get(d * 4), *o2 = get(d * 4), *s = get(n_tok * 4), *s2 = get(n_tok * 4);
+    uint8_t *kv = get((size_t)n_tok * d * 4);
+    for (uint32_t i = 0; i < d; i++) {
+        q[i] = rnd_normal();
+        o[i] = o2[i] = rnd_normal();
+    }
+    for (uint32_t i = 0; i < n_tok * d; i++) {
+        float v = rnd_normal();
+        uint16_t h = aq_f32_to_f16(v);
+        if (f16)
+            memcpy(kv + 2 * (size_t)i, &h, 2);
+        else
+            memcpy(kv + 4 * (size_t)i, &v, 4);
+    }
+    isa->scores(q, kv, f16, n_tok, d, 0.125f, s);
+    aq_isa_c.scores(q, kv, f16, n_tok, d, 0.125f, s2);
+    double e = 0;
+    for (uint32_t t = 0; t < n_tok; t++) { /* relative to the sum of magnitudes: a score may cancel to nothing */
+        double mag = 1e-30;
+        for (uint32_t i = 0; i < d; i++) {
+            size_t at = (size_t)t * d + i;
+            mag += 0.125 * fabs(q[i] * (f16 ? aq_f16_to_f32(((uint16_t *)(void *)kv)[at]) : ((float *)(void *)kv)[at]));
+        }
+        e = fmax(e, fabs((double)s[t] - s2[t]) / mag);
+    }
+    ok(e < 2e-6, "%s scores %s d=%u tok=%u: %.1e (below 2e-06)", isa->name, f16 ? "f16" : "f32", d, n_tok, e);
+    isa->mix(s2, kv, f16, n_tok, d, 0.5f, o);
+    aq_isa_c.mix(s2, kv, f16, n_tok, d, 0.5f, o2);
+    e = rel(o, o2, d);
+    ok(e < 2e-6, "%s mix %s d=%u tok=%u: %.1e (below 2e-06)", isa->name, f16 ? "f16" : "f32", d, n_tok, e);
+    free(q);
+    free(o);
+    free(o2);
+    free(s);
+    free(s2);
+    free(kv);
+}
+
+int main(int argc, char **argv)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    rng = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)t.tv_sec * 1000003 + (uint64_t)t.tv_nsec;
+    rng |= 1;
+    printf("# seed %llu\n", (unsigned long long)rng);
+    static const char *const all[] = {"c", "avx2"};
+    for (size_t p = 0; p < AQ_LEN(all); p++) {
+        const aq_isa *isa = aq_isa_find(all[p]);
+        if (!isa) {
+            tap_skip(all[p], "this CPU does not have the path");
+            continue;
+        }
+        for (int l = 0; l < AQ_L_N; l++) {
+            const uint32_t ks[] = {kinds[l].vals, 3 * kinds[l].vals, 1024};
+            for (size_t i = 0; i < AQ_LEN(ks); i++)
+                test_tile(isa, l, ks[i]);
+            if (!aq_layout_is_float(l))
+                test_extremes(isa, l);
+        }
+        test_quant(isa);
+        test_rows(isa);
+        for (int f16 = 0; f16 < 2; f16++) {
+            test_attention(isa, f16, 64, 64);
+            test_attention(isa, f16, 128, 37);
+            test_attention(isa, f16, 80, 5);
+            test_attention(isa, f16, 20, 1);
+        }
+    }
+    ok(aq_layout_of(AQ_T_Q4_K) == AQ_L_Q4_K && aq_layout_of(2) == -1, "types without kernels are told apart");
+    return tap_done();
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: headless.sh CMD…
+# Runs CMD with a display, a session bus and a home of its own, all of which end with it. HOME and XDG_RUNTIME_DIR are
+# set before the bus starts: two accessibility buses in one runtime folder would be one.
+
+set -euo pipefail
+
+if [ -z "${AQ_HEADLESS:-}" ]; then
+    tmp=$(mktemp -d "${TMPDIR:-/tmp}/aq-headless-XXXXXX")
+    trap 'rm -rf -- "$tmp"' EXIT
+    mkdir -m 700 -- "$tmp/run"
+    unset WAYLAND_DISPLAY DISPLAY XAUTHORITY DBUS_SESSION_BUS_ADDRESS XDG_DATA_HOME XDG_CONFIG_HOME XDG_CACHE_HOME XDG_STATE_HOME
+    export AQ_HEADLESS="$tmp" HOME="$tmp" XDG_RUNTIME_DIR="$tmp/run"
+    export GDK_BACKEND=x11 GSK_RENDERER="${GSK_RENDERER:-cairo}" GTK_A11Y="${GTK_A11Y:-atspi}" NO_AT_BRIDGE=0
+    export GSETTINGS_BACKEND="${GSETTINGS_BACKEND:-memory}" LIBGL_ALWAYS_SOFTWARE=1
+    status=0
+    dbus-run-session -- "$0" "$@" || status=$?
+    exit $status
+fi
+
+# Xvfb picks a free display and writes its number when it is ready.
+mkfifo -- "$AQ_HEADLESS/display"
+Xvfb -displayfd 3 -screen 0 "${AQ_SCREEN:-1280x900x24}" -nolisten tcp -noreset 3>"$AQ_HEADLESS/display" 2>"$AQ_HEADLESS/xvfb.log" &
+xvfb=$!
+trap 'kill "$xvfb" 2>/dev/null; wait "$xvfb" 2>/dev/null || true' EXIT
+if ! read -r -t 60 number <"$AQ_HEADLESS/display"; then
+    printf 'headless.sh: Xvfb did not start:\n' >&2
+    cat "$AQ_HEADLESS/xvfb.log" >&2
+    exit 1
+fi
+status=0
+DISPLAY=:$number "$@" || status=$?
+exit $status

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
+#
+# Part of ./dev: what this machine is, its packages, and on an older Debian the Debian 13 root that stands in for it.
+# Uses $top, $cache, $models, say and die of ./dev.
+
+suite=trixie # the Debian release of the root
+packages_file=$top/tools/dev/packages
+
+# The package names of column 1 (Debian) or 2 (Fedora).
+package_names() { awk -v c="$1" '!/^#/ && NF >= c && $c != "-" { print $c }' "$packages_file"; }
+
+# A value of /etc/os-release.
+os_value() { (
+    # shellcheck disable=SC1091
+    . /etc/os-release 2>/dev/null
+    eval "printf '%s' \"\${$1:-}\""
+); }
+
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# native: build here. root: in a Debian root. Anything else ends with what is needed.
+system_kind() {
+    local id version
+    id=$(os_value ID)
+    version=$(os_value VERSION_ID)
+    if [ -n "${AQ_DEV_NATIVE:-}" ]; then
+        echo native
+    elif [ "$id" = debian ] && { [ -z "$version" ] || at_least "$version" 13; }; then
+        echo native
+    elif [ "$id" = debian ]; then
+        echo root
+    elif [ "$id" = ubuntu ] && at_least "$version" 25.04; then
+        echo native
+    elif [ "$id" = fedora ] && at_least "$version" 42; then
+        echo native
+    else
+        say "this system ($id $version) is not one that ./dev can prepare: it knows Debian, Ubuntu 25.04 or newer, Fedora 42 or newer"
+        die "with GTK 4.18, libadwaita 1.7, meson and the rest of tools/dev/packages installed, use: AQ_DEV_NATIVE=1 ./dev …"
+    fi
+}
+
+# need_root WHAT: ends with a message when this user cannot become root. As it may ask for a password, sudo is asked first.
+need_root() {
+    [ "$(id -u)" != 0 ] || return 0
+    command -v sudo >/dev/null || die "$1 needs root: install sudo, or run ./dev as root"
+    sudo -v || die "$1 needs root, and sudo refused"
+}
+
+# Runs a command as root, after need_root.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo -n -- "$@"
+    fi
+}
+
+# Output of a long step goes to a log; its end is shown when the step fails.
+logged() {
+    local log=$1
+    shift
+    "$@" </dev/null >"$log" 2>&1 && return
+    tail -n 25 -- "$log" >&2
+    return 1
+}
+
+apt_install() {
+    mkdir -p -- "$cache"
+    local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@")
+    logged "$cache/install.log" as_root "${install[@]}" && return
+    say 'trying again with fresh package lists'
+    if ! logged "$cache/install.log" as_root apt-get update || ! logged "$cache/install.log" as_root "${install[@]}"; then
+        die "could not install: $* (see $cache/install.log)"
+    fi
+}
+
+# Installs what is missing on this machine.
+system_packages() {
+    [ -z "${AQ_DEV_NATIVE:-}" ] || return 0
+    local want=() missing=() p
+    if command -v dpkg-query >/dev/null; then
+        mapfile -t want < <(package_names 1)
+        mapfile -t missing < <(comm -23 <(printf '%s\n' "${want[@]}" | sort) \
+            <(dpkg-query -W -f='${db:Status-Status} ${Package}\n' 2>/dev/null | awk '$1 == "installed" { print $2 }' | sort -u))
+        [ ${#missing[@]} -gt 0 ] || return 0
+        need_root "installing ${missing[*]}"
+        say "installing ${#missing[@]} packages: ${missing[*]}"
+        apt_install "${missing[@]}"
+    else
+        mapfile -t want < <(package_names 2)
+        for p in "${want[@]}"; do
+            rpm -q --quiet --whatprovides "$p" 2>/dev/null || missing+=("$p")
+        done
+        [ ${#missing[@]} -gt 0 ] || return 0
+        need_root "installing ${missing[*]}"
+        say "installing ${#missing[@]} packages: ${missing[*]}"
+        mkdir -p -- "$cache"
+        logged "$cache/install.log" as_root dnf install -y "${missing[@]}" ||
+            die "could not install: ${missing[*]} (see $cache/install.log)"
+    fi
+}
+
+# --- the Debian root --------------------------------------------------------------------------------------------
+
+root_path() {
+    local hash
+    hash=$({ echo "$suite 1" && package_names 1 | sort; } | sha256sum)
+    printf '%s/root-%s' "$cache" "${hash:0:12}"
+}
+
+# The mirror that this machine's own apt uses for Debian's main archive; nothing when it cannot be told.
+apt_mirror() {
+    # shellcheck disable=SC2016
+    apt-get indextargets --format '$(SITE) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |
+        awk -v r="$(os_value VERSION_CODENAME)" '$2 == r && $3 == "main" && $1 ~ /^https?:/ { print $1; exit }'
+}
+
+# Makes the root if it is not there. It is made under another name and renamed when whole; who comes second waits.
+root_make() {
+    local root part lock mirror opts=() conf
+    root=$(root_path)
+    [ ! -d "$root" ] || return 0
+    need_root 'this Debian is older than 13, so the build runs in a Debian 13 root; making it'
+    mkdir -p -- "$cache"
+    exec {lock}>"$cache/root.lock"
+    flock -n "$lock" || {
+        say 'waiting for another ./dev that is making the Debian root'
+        flock "$lock"
+    }
+    if [ ! -d "$root" ]; then
+        if ! command -v mmdebstrap >/dev/null; then
+            say 'installing mmdebstrap'
+            apt_install mmdebstrap
+        fi
+        say "making a Debian 13 root with the build packages in $root (once; a minute or two, 2 GB)"
+        for part in "$cache"/root-*.part; do # half-made by a run that was stopped
+            [ ! -d "$part" ] || as_root rm -rf --one-file-system -- "$part"
+        done
+        part=$root.part
+        mirror=${AQ_MIRROR:-$(apt_mirror)}
+        # Proxy and certificate settings of this machine's apt hold for the root too.
+        conf=$cache/root-apt.conf
+        { apt-config dump | grep -E '^Acquire::(https?|Check-Valid-Until|Check-Date)\b' || true; } >"$conf"
+        [ ! -s "$conf" ] || opts+=(--aptopt="$conf")
+        logged "$cache/root.log" as_root mmdebstrap --variant=apt --mode=root --components=main "${opts[@]}" \
+            --aptopt='APT::Install-Recommends "false"' \
+            --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+            --dpkgopt='path-exclude=/usr/share/locale/*' --include="$(package_names 1 | paste -sd,)" \
+            "$suite" "$part" ${mirror:+"$mirror"} || {
+            as_root rm -rf --one-file-system -- "$part"
+            die "could not make the Debian root (the end of $cache/root.log is above; is there a network?)"
+        }
+        as_root mv -- "$part" "$root"
+        # Roots that no ./dev has entered for two months.
+        find "$cache" -maxdepth 1 -type d -name 'root-????????????' -mtime +60 -print0 | as_root xargs -0r rm -rf --one-file-system --
+    fi
+    flock -u "$lock"
+    exec {lock}>&-
+}
+
+# root_enter COMMAND CMD…: runs CMD in the root instead of this shell. `exec` stays one process, so that signals and the
+# exit status are its own; the others get a process namespace, so that nothing they start outlives them.
+root_enter() {
+    local command=$1 root parent args=() v p git_dir
+    shift
+    root=$(root_path)
+    parent=$(dirname -- "$top")
+    [ "$parent" != / ] || parent=$top
+    args=(-r "$root" -d "$PWD" -u "$(id -u):$(id -g)")
+    git_dir=$(git -C "$top" rev-parse --path-format=absolute --git-common-dir 2>/dev/null) || git_dir=
+    mkdir -p -- "$cache" "$models"
+    for p in "$HOME" "$parent" "$top" "$git_dir" "$cache" "$models" /tmp "${XDG_RUNTIME_DIR:-}" /run/dbus; do
+        if [ -n "$p" ] && [ -d "$p" ] && [ "$p" != / ]; then args+=(-b "$(readlink -f -- "$p")"); fi
+    done
+    while IFS= read -r v; do
+        args+=(-e "$v=${!v}")
+    done < <(compgen -e | grep -E '^(AQ_|CCACHE_|ASAN_|UBSAN_|TSAN_|LSAN_|G_|GTK_|GDK_|GSK_|XDG_)|^(CI|TERM|NO_COLOR|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|DBUS_SESSION_BUS_ADDRESS)$')
+    touch -c -- "$root" 2>/dev/null || true
+    local how=(unshare --mount --propagation private)
+    [ "$command" = exec ] || how+=(--pid --fork --kill-child)
+    local as=()
+    if [ "$(id -u)" != 0 ]; then
+        need_root 'this Debian is older than 13, so the build runs in a Debian 13 root; entering it'
+        as=(sudo --)
+    fi
+    exec "${as[@]}" "${how[@]}" bash "$top/tools/dev/enter.sh" "${args[@]}" -e "HOME=$(readlink -f -- "$HOME")" -e AQ_DEV_INSIDE=1 \
+        -e "AQ_MODEL_DIR=$(readlink -f -- "$models")" -- "$@"
+}
