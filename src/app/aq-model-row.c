@@ -67,9 +67,9 @@ AqModelRow *aq_model_row_new(AqModelItem *item, AqEngineHost *host)
     guint n;
     const AqModelFact *fact = aq_model_item_get_facts(item, &n);
     for (guint i = 0; i < n; i++) {
-        GtkWidget *row = g_object_new(ADW_TYPE_ACTION_ROW, "use-markup", FALSE, "title",
-                                      fact[i].title, "subtitle", fact[i].value,
-                                      "subtitle-selectable", TRUE, NULL);
+        GtkWidget *row =
+            g_object_new(ADW_TYPE_ACTION_ROW, "use-markup", FALSE, "title", fact[i].title,
+                         "subtitle", fact[i].value, "subtitle-selectable", TRUE, NULL);
         gtk_widget_add_css_class(row, "property");
         adw_expander_row_add_row(ADW_EXPANDER_ROW(self), row);
     }

@@ -89,7 +89,7 @@ def check_icons():
 
 def pseudo(text):
     """A translation that a person can still read: longer, and with letters outside ASCII."""
-    parts = re.split(r'(%[-+ #0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t|I64)?[a-zA-Z%]|\\.|&[a-z]+;|<[^>]*>|_)', text)
+    parts = re.split(r"(%[-+ #0'I]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t|I64)?[a-zA-Z%]|\\.|&[a-z]+;|<[^>]*>|_)", text)
     return '[' + ''.join(p if i % 2 else p.translate(str.maketrans('aeiouAEIOU', 'áéíóúÁÉÍÓÚ')) for i, p in enumerate(parts)) + ']'
 
 
