@@ -62,6 +62,8 @@ AqModelRow *aq_model_row_new(AqModelItem *item, AqEngineHost *host)
     adw_preferences_row_set_title(ADW_PREFERENCES_ROW(self), name);
     adw_expander_row_set_subtitle(ADW_EXPANDER_ROW(self), aq_model_item_get_line(item));
     g_autofree char *what = g_strdup_printf(_("Load “%s”"), name);
+    /* A button is named by its label unless that relation goes. */
+    gtk_accessible_reset_relation(GTK_ACCESSIBLE(self->load), GTK_ACCESSIBLE_RELATION_LABELLED_BY);
     gtk_accessible_update_property(GTK_ACCESSIBLE(self->load), GTK_ACCESSIBLE_PROPERTY_LABEL, what,
                                    -1);
     guint n;
