@@ -136,7 +136,8 @@ jv aq_jx_replace(jx *x, const jx_str *s, const jx_str *from, const jx_str *to, i
             break;
         copy(x, &w, b, i, (uint32_t)hit);
         if (w.open)
-            aq_jx_raw(x, b, to->p, to->n); /* inside what a user wrote the replacement counts as theirs */
+            aq_jx_raw(x, b, to->p,
+                      to->n); /* inside what a user wrote the replacement counts as theirs */
         else
             aq_jx_putstr(x, b, to);
         i = (uint32_t)hit + from->n;
@@ -232,7 +233,8 @@ jv aq_jx_split(jx *x, const jx_str *s, const jx_str *sep, int64_t max, bool righ
 
 static bool line_end(uint32_t cp)
 {
-    return (cp >= 0x0A && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
+    return (cp >= 0x0A && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 ||
+           cp == 0x2029;
 }
 
 jv aq_jx_lines(jx *x, const jx_str *s)
@@ -272,7 +274,8 @@ jv aq_jx_indent(jx *x, const jx_str *s, const jx_str *by, bool first, bool blank
 {
     jx_walk w = {.s = s};
     jx_buf *b = buffer(x);
-    bool start = first, any = false; /* start: by is due before the next line if that is not empty */
+    bool start = first,
+         any = false; /* start: by is due before the next line if that is not empty */
     uint32_t cp;
 
     if (!b)
@@ -330,7 +333,8 @@ static bool bounds(jx *x, jv from, jv to, jv step, int64_t n, int64_t ret[3])
 
     ret[2] = step.kind == V_INT ? step.i : 1;
     for (int k = 0; k < 3; k++)
-        if (v[k].kind != V_UNSET && v[k].kind != V_NONE && v[k].kind != V_INT && v[k].kind != V_BOOL) {
+        if (v[k].kind != V_UNSET && v[k].kind != V_NONE && v[k].kind != V_INT &&
+            v[k].kind != V_BOOL) {
             aq_jx_fail(x, AQ_E_FORMAT, "a slice wants integers, not a %s", aq_jx_kind(v[k]));
             return false;
         }

@@ -140,8 +140,9 @@ static size_t split_llama3(const char *s, size_t n)
 }
 
 static const aq_splitter splitters[] = {
-    {"gpt-2", split_gpt2, false, false},      {"smollm", split_gpt2, true, false},     {"refact", split_gpt2, true, false},
-    {"starcoder", split_gpt2, true, false},   {"qwen2", split_qwen2, false, false},    {"qwen35", split_qwen35, false, false},
+    {"gpt-2", split_gpt2, false, false},      {"smollm", split_gpt2, true, false},
+    {"refact", split_gpt2, true, false},      {"starcoder", split_gpt2, true, false},
+    {"qwen2", split_qwen2, false, false},     {"qwen35", split_qwen35, false, false},
     {"llama-bpe", split_llama3, false, true}, {"glm4", split_llama3, false, false},
 };
 
