@@ -24,7 +24,8 @@ int cli_fail(const char *where, int rc, const aq_err *err)
 {
     /* what could not even be looked at is 2; what was looked at and found wanting is 1 */
     bool cannot = rc == -AQ_E_IO || rc == -AQ_E_AUTH;
-    return cli_error(cannot ? CLI_CANNOT : CLI_FAILED, where, "%s", err->code ? err->text : aq_status_text(rc));
+    return cli_error(cannot ? CLI_CANNOT : CLI_FAILED, where, "%s",
+                     err->code ? err->text : aq_status_text(rc));
 }
 
 static int set_opt(const cli_opt *o, const char *text)
@@ -38,7 +39,8 @@ static int set_opt(const cli_opt *o, const char *text)
     if (o->kind == 'u') {
         unsigned long v = strtoul(text, &end, 10);
         if (text[0] < '0' || text[0] > '9' || *end || errno || v > UINT32_MAX)
-            return cli_error(CLI_CANNOT, o->name, "'%s' is no whole number from 0 to 4294967295", text);
+            return cli_error(CLI_CANNOT, o->name, "'%s' is no whole number from 0 to 4294967295",
+                             text);
         *(uint32_t *)o->dst = (uint32_t)v;
         return 0;
     }
@@ -49,7 +51,8 @@ static int set_opt(const cli_opt *o, const char *text)
     return 0;
 }
 
-int cli_parse(int argc, char **argv, const cli_opt *opts, const char **pos, int max_pos, int *ret_n_pos)
+int cli_parse(int argc, char **argv, const cli_opt *opts, const char **pos, int max_pos,
+              int *ret_n_pos)
 {
     int n = 0;
     bool only_pos = false;
@@ -57,7 +60,9 @@ int cli_parse(int argc, char **argv, const cli_opt *opts, const char **pos, int 
         const char *a = argv[i];
         if (only_pos || a[0] != '-' || !a[1]) {
             if (n == max_pos)
-                return cli_error(CLI_CANNOT, argv[0], "'%s' is one argument too many (aquifer-cli --help shows the use)", a);
+                return cli_error(CLI_CANNOT, argv[0],
+                                 "'%s' is one argument too many (aquifer-cli --help shows the use)",
+                                 a);
             pos[n++] = a;
             continue;
         }
@@ -71,7 +76,8 @@ int cli_parse(int argc, char **argv, const cli_opt *opts, const char **pos, int 
         while (o->name && (strlen(o->name) != len || memcmp(o->name, a, len)))
             o++;
         if (!o->name)
-            return cli_error(CLI_CANNOT, argv[0], "unknown option '%s' (aquifer-cli --help shows the use)", a);
+            return cli_error(CLI_CANNOT, argv[0],
+                             "unknown option '%s' (aquifer-cli --help shows the use)", a);
         if (o->kind == 'b') {
             if (eq)
                 return cli_error(CLI_CANNOT, o->name, "takes no value");
@@ -123,7 +129,8 @@ static int olg1_tokens(const char *path, const aq_bytes *b, aq_toks *ret, aq_err
         return aq_fail(err, AQ_E_FORMAT, "%s is truncated within the OLG1 header", path);
     for (uint32_t i = 0; i < n; i++) {
         if (aq_cur_get_u32(&c, &id) < 0)
-            return aq_fail(err, AQ_E_FORMAT, "%s is truncated: it says %u tokens and ends after %u", path, n, i);
+            return aq_fail(err, AQ_E_FORMAT, "%s is truncated: it says %u tokens and ends after %u",
+                           path, n, i);
         if (id > INT32_MAX)
             return aq_fail(err, AQ_E_FORMAT, "%s: token %u is %u, which is no id", path, i, id);
         int rc = aq_toks_put(ret, (int32_t)id);
@@ -151,8 +158,10 @@ int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err)
         errno = 0;
         long v = strtol(s, &end, 10);
         if (end == s || !strchr(" \t\r\n", *end) || errno || v < 0 || v > INT32_MAX)
-            return aq_fail(err, AQ_E_FORMAT, "%s, byte %zu: no token id (ids are whole numbers with white space between)", path,
-                           (size_t)(s - (const char *)b.p));
+            return aq_fail(
+                err, AQ_E_FORMAT,
+                "%s, byte %zu: no token id (ids are whole numbers with white space between)", path,
+                (size_t)(s - (const char *)b.p));
         if ((rc = aq_toks_put(ret, (int32_t)v)) < 0)
             return aq_fail(err, -rc, "no memory for the tokens of %s", path);
         s = end;

@@ -16,15 +16,18 @@ static const struct {
      "  aquifer-cli info --devices [--json]\n      what this machine has\n"},
 #ifdef CLI_CHAT
     {"chat", cli_chat,
-     "  aquifer-cli chat -m MODEL [-p PROMPT] [--system TEXT] [--temp T] [--seed N] [--max N] [--json]\n      talk to a model\n"},
+     "  aquifer-cli chat -m MODEL [-p PROMPT] [--system TEXT] [--temp T] [--seed N] [--max N] "
+     "[--json]\n      talk to a model\n"},
 #endif
 #ifdef CLI_GENERATE
     {"generate", cli_generate,
-     "  aquifer-cli generate MODEL --tokens FILE -n N [--backend B] --json\n      greedy continuation of tokens\n"},
+     "  aquifer-cli generate MODEL --tokens FILE -n N [--backend B] --json\n      greedy "
+     "continuation of tokens\n"},
 #endif
 #ifdef CLI_LOGITS
     {"logits", cli_logits,
-     "  aquifer-cli logits MODEL --tokens FILE --out FILE [--backend B] [--kv f32|f16|q8_0] [--chunk N] [--threads N] [--draft]\n      logits of tokens\n"},
+     "  aquifer-cli logits MODEL --tokens FILE --out FILE [--backend B] [--kv f32|f16|q8_0] "
+     "[--chunk N] [--threads N] [--draft]\n      logits of tokens\n"},
 #endif
 #ifdef CLI_TOKENIZE
     {"tokenize", cli_tokenize,
@@ -40,7 +43,8 @@ static const struct {
 #endif
 #ifdef CLI_BENCH
     {"bench", cli_bench,
-     "  aquifer-cli bench MODEL --prompt N --gen N --threads N --repeat N --json\n      speed on this machine\n"},
+     "  aquifer-cli bench MODEL --prompt N --gen N --threads N --repeat N --json\n      speed on "
+     "this machine\n"},
 #endif
     {"dequant", cli_dequant,
      "  aquifer-cli dequant FILE\n      check decoding against stored floats\n"},
@@ -55,7 +59,8 @@ static void usage(FILE *f)
 
 int main(int argc, char **argv)
 {
-    if (argc >= 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))) {
+    if (argc >= 2 &&
+        (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))) {
         usage(stdout);
         return CLI_OK;
     }

@@ -89,16 +89,17 @@ static int text_of(const aq_gguf *g, const char *key, char **ret, uint32_t *ret_
     if (!(*ret = strndup(s.p, s.n)))
         return aq_fail(err, AQ_E_NOMEM, "%s: out of memory", key);
     if (ret_n)
-        *ret_n = s.n;
+        *ret_n = (uint32_t)strlen(*ret); /* a NUL inside ends it */
     return 1;
 }
 
+/* A token id; -1 when absent, or when it is what converters write for "none". */
 static int id_of(const aq_gguf *g, const char *key, int32_t *ret, aq_err *err)
 {
     uint32_t u;
     int rc = aq_gguf_u32(g, key, &u, err);
 
-    *ret = rc <= 0 ? -1 : u > INT32_MAX ? INT32_MAX : (int32_t)u;
+    *ret = rc <= 0 || u == UINT32_MAX ? -1 : u > INT32_MAX ? INT32_MAX : (int32_t)u;
     return rc < 0 ? rc : 0;
 }
 
@@ -129,6 +130,10 @@ static int load_vocab(aq_model *m, const char *model, const char *pre, aq_err *e
         (rc = aq_gguf_bool(g, "tokenizer.ggml.add_bos_token", &in.add_bos, err)) < 0 ||
         (rc = aq_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &in.add_space_prefix, err)) < 0)
         return rc;
+    if (m->info.n_vocab && in.n_tok > m->info.n_vocab) /* such ids would have no embedding */
+        return aq_fail(err, AQ_E_FORMAT,
+                       "the vocabulary has %u tokens, the model's embedding only %u", in.n_tok,
+                       m->info.n_vocab);
     in.tok = tok;
     in.merge = merge;
     in.type = type;

@@ -184,7 +184,9 @@ const aq_type *aq_type_get(uint32_t id)
     return NULL;
 }
 
-int aq_dequant_check(const void *data, size_t n, void (*line)(void *, const char *, uint32_t, int64_t, const char *), void *user, aq_err *err)
+int aq_dequant_check(const void *data, size_t n,
+                     void (*line)(void *, const char *, uint32_t, int64_t, const char *),
+                     void *user, aq_err *err)
 {
     aq_cur c = {data, n, 0};
     int rc = 0;
@@ -193,21 +195,28 @@ int aq_dequant_check(const void *data, size_t n, void (*line)(void *, const char
         uint32_t magic, id, vals, bytes, blocks;
         const uint8_t *name_raw, *raw, *want;
         char name[13] = "";
-        if (aq_cur_get_u32(&c, &magic) < 0 || magic != 0x31514447u /* "GDQ1" */ || aq_cur_get_bytes(&c, 12, &name_raw) < 0 ||
-            aq_cur_get_u32(&c, &id) < 0 || aq_cur_get_u32(&c, &vals) < 0 || aq_cur_get_u32(&c, &bytes) < 0 || aq_cur_get_u32(&c, &blocks) < 0)
-            return aq_fail(err, AQ_E_FORMAT, "no GDQ1 record at byte %zu of the dequantisation data", at);
+        if (aq_cur_get_u32(&c, &magic) < 0 || magic != 0x31514447u /* "GDQ1" */ ||
+            aq_cur_get_bytes(&c, 12, &name_raw) < 0 || aq_cur_get_u32(&c, &id) < 0 ||
+            aq_cur_get_u32(&c, &vals) < 0 || aq_cur_get_u32(&c, &bytes) < 0 ||
+            aq_cur_get_u32(&c, &blocks) < 0)
+            return aq_fail(err, AQ_E_FORMAT,
+                           "no GDQ1 record at byte %zu of the dequantisation data", at);
         memcpy(name, name_raw, 12);
         if (vals > 1024 || bytes > 4096 || blocks > 1u << 20 ||
-            aq_cur_get_bytes(&c, ((size_t)bytes * blocks + 3) & ~(size_t)3, &raw) < 0 || aq_cur_get_bytes(&c, (size_t)vals * blocks * 4, &want) < 0)
-            return aq_fail(err, AQ_E_FORMAT, "the dequantisation data end inside the record %s at byte %zu", name, at);
+            aq_cur_get_bytes(&c, ((size_t)bytes * blocks + 3) & ~(size_t)3, &raw) < 0 ||
+            aq_cur_get_bytes(&c, (size_t)vals * blocks * 4, &want) < 0)
+            return aq_fail(err, AQ_E_FORMAT,
+                           "the dequantisation data end inside the record %s at byte %zu", name,
+                           at);
         const aq_type *t = aq_type_get(id);
         if (!t || !t->dequant) {
             line(user, name, id, -1, "not read by this version");
             continue;
         }
         if (t->block_vals != vals || t->block_bytes != bytes)
-            return aq_fail(err, AQ_E_FORMAT, "record %s has blocks of %u values in %u bytes, type %s has %u in %u", name, vals, bytes, t->name,
-                           t->block_vals, t->block_bytes);
+            return aq_fail(err, AQ_E_FORMAT,
+                           "record %s has blocks of %u values in %u bytes, type %s has %u in %u",
+                           name, vals, bytes, t->name, t->block_vals, t->block_bytes);
         size_t total = (size_t)vals * blocks;
         AQ_AUTOFREE float *got = malloc(total * 4 + 4);
         if (!got)

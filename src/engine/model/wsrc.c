@@ -31,21 +31,26 @@ static int file_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_
     const aq_shard *s = &g->shard[t->shard];
     char show[AQ_SHOW_BYTES];
     if (off > t->bytes || n > t->bytes - off)
-        return aq_fail(err, AQ_E_INVAL, "%s: bytes %" PRIu64 "+%zu of tensor '%s' were asked for, it has %" PRIu64, s->file, off, n,
-                       aq_str_show(t->name, show), t->bytes);
+        return aq_fail(err, AQ_E_INVAL,
+                       "%s: bytes %" PRIu64 "+%zu of tensor '%s' were asked for, it has %" PRIu64,
+                       s->file, off, n, aq_str_show(t->name, show), t->bytes);
     uint64_t at = t->off + off;
     uint8_t *d = dst;
     while (n) {
-        ssize_t r = aq_failpoint("wsrc-read") ? (errno = EIO, -1) : pread(f->fd[t->shard], d, AQ_MIN(n, (size_t)1 << 30), (off_t)at);
+        ssize_t r = aq_failpoint("wsrc-read")
+                        ? (errno = EIO, -1)
+                        : pread(f->fd[t->shard], d, AQ_MIN(n, (size_t)1 << 30), (off_t)at);
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
-            return aq_fail_errno(err, errno, "cannot read %s at byte %" PRIu64 " (tensor '%s')", s->path, at, aq_str_show(t->name, show));
+            return aq_fail_errno(err, errno, "cannot read %s at byte %" PRIu64 " (tensor '%s')",
+                                 s->path, at, aq_str_show(t->name, show));
         if (!r)
-            return aq_fail(err, AQ_E_IO,
-                           "%s was cut short while it was being loaded: it ends before byte %" PRIu64 " in tensor '%s', it had %" PRIu64
-                           " bytes; get the whole file and load it again",
-                           s->file, at + 1, aq_str_show(t->name, show), s->file_bytes);
+            return aq_fail(
+                err, AQ_E_IO,
+                "%s was cut short while it was being loaded: it ends before byte %" PRIu64
+                " in tensor '%s', it had %" PRIu64 " bytes; get the whole file and load it again",
+                s->file, at + 1, aq_str_show(t->name, show), s->file_bytes);
         d += r;
         at += (uint64_t)r;
         n -= (size_t)r;
