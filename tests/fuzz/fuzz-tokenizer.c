@@ -70,7 +70,8 @@ static bool bad_at(const uint8_t *p, size_t n, uint32_t *ret_len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const pre[] = {"gpt-2", "smollm", "qwen2", "llama-bpe", "qwen35"};
+    static const char *const pre[] = {"gpt-2",  "smollm", "qwen2",      "llama-bpe",
+                                      "qwen35", "gpt-4o", "deepseek-v3"};
     static aq_vocab *v[AQ_LEN(pre)]; /* made once: a vocabulary is immutable */
     AQ_AUTO(aq_bytes_clear) aq_bytes want = {0}, got = {0}, shown = {0}, pieces = {0};
     AQ_AUTO(aq_toks_clear) aq_toks t = {0};
