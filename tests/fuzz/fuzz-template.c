@@ -11,12 +11,18 @@ static void must(bool c)
         abort();
 }
 
-static const char head[] =
-    "{\"messages\":[{\"role\":\"system\",\"content\":\"S <x>\"},{\"role\":\"user\",\"content\":\" "
-    "caf\xC3\xA9 1\\n\",\"n\":[1,2.5,true,null]},{\"role\":\"assistant\",\"content\":",
-                  tail[] = ",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"a\":"
-                           "\"b\",\"c\":[1]}}}]}],\"tools\":null,"
-                           "\"bos_token\":\"<s>\",\"x\":3,\"add_generation_prompt\":true}";
+static const char
+    head[] = "{\"messages\":[{\"role\":\"system\",\"content\":\"S "
+             "<x>\"},{\"role\":\"user\",\"content\":\" "
+             "caf\xC3\xA9 1\\n\",\"n\":[1,2.5,true,null]},{\"role\":\"assistant\",\"content\":",
+    tail[] =
+        ",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"a\":"
+        "\"b\",\"c\":[1]}}}]}],\"tools\":null,"
+        "\"s\":\" Ab,c "
+        "caf\xC3\xA9\\n\",\"xs\":[{\"n\":\"p\",\"k\":1,\"d\":{\"e\":1}},{\"n\":\"q\",\"k\":0}],"
+        "\"d\":{\"b\":1,\"A\":[2]},\"l\":[\"x\",2,3],\"a\":1,\"b\":\"x\",\"c\":\"<think>r</"
+        "think>y\",\"v\":[1.5,\"it's\"],\"bos_token\":\"<s>\",\"x\":3,\"add_generation_prompt\":"
+        "true}";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
