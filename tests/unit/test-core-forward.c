@@ -8,6 +8,8 @@
 #include "tap.h"
 
 #include "net-rig.h"
+
+static const char *cpu_path; /* NULL = the best */
 #include "torture.h"
 
 #define LEN 300u /* more than a page */
@@ -173,7 +175,7 @@ static int run(const char *arch, const char *backend, uint32_t kv)
     test t = {.arch = arch, .backend = backend, .kv = kv};
     snprintf(t.name, sizeof(t.name), "%s, %s, KV %s", arch, backend,
              kv == AQ_KV_F32 ? "f32" : "f16");
-    int rc = rig_open(&t.r, arch, "Q8_0", backend, 2, NULL);
+    int rc = rig_open_path(&t.r, arch, "Q8_0", backend, 2, cpu_path, NULL);
     if (rc == 0)
         rc = rig_state(&t.r, kv, &t.s);
     t.want[0] = malloc(row_bytes(&t, LEN));
@@ -207,7 +209,7 @@ static void threads(const char *arch, const char *backend)
     for (uint32_t i = 0; good && i < 2; i++) {
         rig r;
         void *s = NULL;
-        good = rig_open(&r, arch, "Q8_0", backend, i + 1, NULL) == 0 &&
+        good = rig_open_path(&r, arch, "Q8_0", backend, i + 1, cpu_path, NULL) == 0 &&
                rig_state(&r, AQ_KV_F32, &s) == 0;
         bytes = good ? 70 * (size_t)r.vocab * sizeof(float) : 0;
         logits[i] = malloc(bytes + 1);
@@ -246,7 +248,7 @@ static void cancels(const char *arch, const char *backend)
     test t = {.arch = arch};
     snprintf(t.name, sizeof(t.name), "%s, %s", arch, backend);
     norms_left = -1;
-    bool good = rig_open(&t.r, arch, "Q8_0", backend, 1, &blocks) == 0 &&
+    bool good = rig_open_path(&t.r, arch, "Q8_0", backend, 1, cpu_path, &blocks) == 0 &&
                 rig_state(&t.r, AQ_KV_F32, &t.s) == 0;
     t.want[0] = malloc(row_bytes(&t, LEN));
     t.want[1] = malloc(row_bytes(&t, LEN));
@@ -295,7 +297,7 @@ static void stages(const char *arch, const char *backend)
     rig r;
     aq_err err = {0};
     void *s = NULL, *w[2] = {0}, *st[2] = {0};
-    bool good = rig_open(&r, arch, "F16", backend, 2, NULL) == 0 &&
+    bool good = rig_open_path(&r, arch, "F16", backend, 2, cpu_path, NULL) == 0 &&
                 rig_state(&r, AQ_KV_F16, &s) == 0 && rig_op(&r, s, AQ_OP_KEEP, 0, 0, 0) == 0;
     uint32_t n_layer = good ? aq_model_get_info(r.m)->n_layer : 0, n = 33;
     aq_row row[33];
@@ -356,7 +358,7 @@ static void drafts(const char *backend)
     void *s = NULL;
     aq_row row[N];
     aq_err err = {0};
-    bool good = rig_open(&r, "qwen35", "Q8_0", backend, 2, NULL) == 0 &&
+    bool good = rig_open_path(&r, "qwen35", "Q8_0", backend, 2, cpu_path, NULL) == 0 &&
                 rig_state(&r, AQ_KV_F32, &s) == 0 && rig_op(&r, s, AQ_OP_KEEP, 0, 0, 0) == 0;
     if (!ok(good, "qwen35, %s: loads with its draft layer", backend)) {
         rig_close(&r);
@@ -431,9 +433,9 @@ int main(int argc, char **argv)
     static const char *const archs[] = {"llama", "qwen3moe", "qwen35"};
     const char *backend = argc > 1 ? argv[1] : "reference";
     bool there = argc < 3;
-    rig_cpu_path = argc > 2 ? argv[2] : NULL;
+    cpu_path = argc > 2 ? argv[2] : NULL;
     for (const char *const *p = aq_cpu_paths(); *p; p++)
-        there = there || strcmp(*p, rig_cpu_path) == 0;
+        there = there || strcmp(*p, cpu_path) == 0;
     if (!there) {
         tap_skip("windows", "this CPU does not have the path");
         return tap_done();
@@ -447,7 +449,7 @@ int main(int argc, char **argv)
     run("qwen3moe", backend, AQ_KV_F16);
     drafts(backend);
     rig r;
-    if (ok(rig_open(&r, "qwen35", "F32", backend, 1, NULL) == 0, "a model to fail on"))
+    if (ok(rig_open_path(&r, "qwen35", "F32", backend, 1, cpu_path, NULL) == 0, "a model to fail on"))
         torture("load, state, one window and FORK", alloc_run, &r);
     rig_close(&r);
     return tap_done();

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/aq-test-gguf-XXXXXX", path[64];
+static char folder[200], path[256];
 static const uint64_t small[] = {32, 2, 0};
 
 static int open_bytes(const aq_bytes *b, uint32_t flags, aq_err *err)
@@ -380,7 +380,7 @@ static void no_files(void)
 {
     aq_model *m = NULL;
     aq_err err = {0};
-    char p[96];
+    char p[256];
     ok(aq_model_open(NULL, "/nonexistent/m.gguf", 0, &m, NULL, &err) == -AQ_E_IO &&
            strstr(err.text, "/nonexistent/m.gguf"),
        "no such file: %s", err.text);
@@ -397,6 +397,8 @@ static void no_files(void)
 
 int main(void)
 {
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.150s/aq-test-gguf-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(folder))
         return 2;
     snprintf(path, sizeof path, "%s/test.gguf", folder);

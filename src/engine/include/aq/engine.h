@@ -190,8 +190,9 @@ typedef struct aq_done {
 typedef struct aq_stage_vt {
     int (*submit)(aq_stage *, const aq_window *, aq_err *); /* copies; never blocks; in order; BUSY if n_inflight are under way */
     int (*work)(aq_stage *, aq_err *);       /* local: compute one queued window on the step thread (1), 0 = none; remote: NULL */
-    void (*cancel)(aq_stage *, uint32_t seq);/* any thread; windows of this seq alone may end CANCELLED: the seq then falls to its last
-                                                KEEP or SNAP before that window */
+    void (*cancel)(aq_stage *, uint32_t seq);/* any thread, under a lock of the engine: it neither waits nor completes a window from
+                                                inside. Windows of this seq alone may end CANCELLED: their operations are applied all
+                                                the same, their rows are not; a recurrent seq's state is then undefined until RESTORE */
     void (*close)(aq_stage *);               /* frees it; no completion comes after it returned */
 } aq_stage_vt;
 struct aq_stage {
@@ -278,6 +279,7 @@ typedef struct aq_engine_info {
 void aq_engine_get_info(const aq_engine *, aq_engine_info *ret);
 typedef struct aq_engine_stats {
     uint32_t n_running, n_queued, n_parked, pages_used;
+    uint32_t paused;         /* 1 = a stage is lost: chats keep what they have and wait for aq_engine_set_stages */
     uint64_t n_window, rows_read, rows_gen; /* since start */
 } aq_engine_stats;
 void aq_engine_get_stats(const aq_engine *, aq_engine_stats *ret);
