@@ -12,8 +12,10 @@ static void must(bool c)
 }
 
 static const char head[] =
-    "{\"messages\":[{\"role\":\"system\",\"content\":\"S <x>\"},{\"role\":\"user\",\"content\":\" caf\xC3\xA9 1\\n\",\"n\":[1,2.5,true,null]},{\"role\":\"assistant\",\"content\":",
-                  tail[] = ",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"a\":\"b\",\"c\":[1]}}}]}],\"tools\":null,"
+    "{\"messages\":[{\"role\":\"system\",\"content\":\"S <x>\"},{\"role\":\"user\",\"content\":\" "
+    "caf\xC3\xA9 1\\n\",\"n\":[1,2.5,true,null]},{\"role\":\"assistant\",\"content\":",
+                  tail[] = ",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"a\":"
+                           "\"b\",\"c\":[1]}}}]}],\"tools\":null,"
                            "\"bos_token\":\"<s>\",\"x\":3,\"add_generation_prompt\":true}";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -28,7 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     size_t n_src = nul ? (size_t)(nul - data) : n;
 
     must(arena && aq_bytes_puts(&json, head) == 0);
-    must(aq_json_quote(&json, nul ? (const char *)nul + 1 : "x", nul ? n - n_src - 1 : 1) == 0 && aq_bytes_puts(&json, tail) == 0);
+    must(aq_json_quote(&json, nul ? (const char *)nul + 1 : "x", nul ? n - n_src - 1 : 1) == 0 &&
+         aq_bytes_puts(&json, tail) == 0);
     must(aq_json_parse(arena, (const char *)json.p, json.n, &vars, NULL) == 0);
     int rc = aq_tmpl_new((const char *)data, n_src, &t, &err);
     must(rc == 0 ? t != NULL : !t && err.code == -rc && err.text[0]);
@@ -45,6 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         must(!bad);
     }
     for (uint32_t i = 0; i < r.n_user; i++)
-        must(r.user[i].start < r.user[i].end && r.user[i].end <= r.text.n && (!i || r.user[i - 1].end <= r.user[i].start));
+        must(r.user[i].start < r.user[i].end && r.user[i].end <= r.text.n &&
+             (!i || r.user[i - 1].end <= r.user[i].start));
     return 0;
 }

@@ -15,11 +15,25 @@ static void must(bool c)
 static aq_vocab *vocab(const char *pre)
 {
     static char text[256][4];
-    static const char *const more[] = {"aa", "aaaa", "Ġa", "ĠĠ", "ĊĊ", "12", "é", "th", "the", "<|a|>", "<|ab|>", "<t>", "[PAD]"},
-                      *const merges[] = {"a a", "aa aa", "Ġ a", "Ġ Ġ", "Ċ Ċ", "1 2", "Ã ©", "t h", "th e"};
+    static const char *const more[] = {"aa", "aaaa", "Ġa",    "ĠĠ",     "ĊĊ",  "12",   "é",
+                                       "th", "the",  "<|a|>", "<|ab|>", "<t>", "[PAD]"},
+                             *const merges[] = {"a a", "aa aa", "Ġ a", "Ġ Ġ", "Ċ Ċ",
+                                                "1 2", "Ã ©",   "t h", "th e"};
     aq_vstr tok[256 + AQ_LEN(more)], merge[AQ_LEN(merges)];
     uint8_t type[256 + AQ_LEN(more)];
-    aq_vocab_in in = {.model = "gpt2", .pre = pre, .n_tok = AQ_LEN(tok), .tok = tok, .type = type, .n_merge = AQ_LEN(merge), .merge = merge, .bos = -1, .eos = -1, .eot = -1, .eom = -1, .unk = -1, .pad = -1};
+    aq_vocab_in in = {.model = "gpt2",
+                      .pre = pre,
+                      .n_tok = AQ_LEN(tok),
+                      .tok = tok,
+                      .type = type,
+                      .n_merge = AQ_LEN(merge),
+                      .merge = merge,
+                      .bos = -1,
+                      .eos = -1,
+                      .eot = -1,
+                      .eom = -1,
+                      .unk = -1,
+                      .pad = -1};
     aq_vocab *v = NULL;
     uint32_t extra = 256;
 
@@ -72,15 +86,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (size_t i = 0; i < n;) {
         uint32_t len;
         bool bad = bad_at(data + i, n - i, &len);
-        must((bad ? aq_bytes_puts(&want, "\xEF\xBF\xBD") : aq_bytes_put(&want, data + i, len)) == 0);
+        must((bad ? aq_bytes_puts(&want, "\xEF\xBF\xBD") : aq_bytes_put(&want, data + i, len)) ==
+             0);
         i += bad ? 1 : len;
     }
     must(aq_vocab_encode(v[which], (const char *)data, n, special, &t, NULL) == 0);
     for (uint32_t i = 0; i < t.n; i++) {
         uint32_t len;
         const char *p = aq_vocab_piece(v[which], t.id[i], &len);
-        must(p && aq_bytes_put(&got, p, len) == 0 && aq_detok_push(&d, v[which], t.id[i], true, &shown) == 0);
-        must(aq_vocab_type(v[which], t.id[i]) != AQ_TOK_UNUSED && (special || aq_vocab_type(v[which], t.id[i]) != AQ_TOK_CONTROL));
+        must(p && aq_bytes_put(&got, p, len) == 0 &&
+             aq_detok_push(&d, v[which], t.id[i], true, &shown) == 0);
+        must(aq_vocab_type(v[which], t.id[i]) != AQ_TOK_UNUSED &&
+             (special || aq_vocab_type(v[which], t.id[i]) != AQ_TOK_CONTROL));
     }
     must(aq_detok_flush(&d, &shown) == 0);
     must(got.n == want.n && (!got.n || !memcmp(got.p, want.p, got.n)));
@@ -94,7 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (int all = 0; all < 2 && want.n; all++) {
         AQ_AUTO(aq_toks_clear) aq_toks m = {0}, plain = {0};
         aq_span s = {0, (uint32_t)want.n};
-        must(aq_vocab_encode_marked(v[which], (const char *)want.p, want.n, &s, all, &m, NULL) == 0);
+        must(aq_vocab_encode_marked(v[which], (const char *)want.p, want.n, &s, all, &m, NULL) ==
+             0);
         must(aq_vocab_encode(v[which], (const char *)want.p, want.n, !all, &plain, NULL) == 0);
         must(m.n == plain.n && !memcmp(m.id, plain.id, m.n * sizeof *m.id));
     }

@@ -41,11 +41,20 @@ __attribute__((unused)) static aq_vocab_in data_vocab(aq_arena *a, const char *d
 {
     size_t n;
     char *text = data_read(dir, "vocab.json", &n);
-    const aq_json *j = data_parse(a, text, n), *tok = aq_json_get(j, "tokens"), *type = aq_json_get(j, "types"),
-                  *merge = aq_json_get(j, "merges");
-    aq_vocab_in in = {.model = "gpt2", .pre = pre, .n_tok = tok->n, .n_merge = merge->n, .bos = -1, .eos = -1,
-                      .eot = -1, .eom = -1, .unk = -1, .pad = -1};
-    aq_vstr *t = aq_arena_alloc(a, tok->n * sizeof *t), *m = aq_arena_alloc(a, merge->n * sizeof *m);
+    const aq_json *j = data_parse(a, text, n), *tok = aq_json_get(j, "tokens"),
+                  *type = aq_json_get(j, "types"), *merge = aq_json_get(j, "merges");
+    aq_vocab_in in = {.model = "gpt2",
+                      .pre = pre,
+                      .n_tok = tok->n,
+                      .n_merge = merge->n,
+                      .bos = -1,
+                      .eos = -1,
+                      .eot = -1,
+                      .eom = -1,
+                      .unk = -1,
+                      .pad = -1};
+    aq_vstr *t = aq_arena_alloc(a, tok->n * sizeof *t),
+            *m = aq_arena_alloc(a, merge->n * sizeof *m);
     uint8_t *k = aq_arena_alloc(a, tok->n);
     uint32_t i = 0;
 

@@ -49,6 +49,7 @@ CASES = [
     ('{{ l[0] }}{{ l[-1] }}{{ l.1 }}{{ s[1] }}{{ s[-1] }}{{ d["k"] }}{{ d.k }}{{ d.i.j[1].z }}{{ d[key] }}[{{ l[9] }}][{{ d.none }}][{{ d.q }}]{{ d["items"] }}{{ d.items is defined }}', [{'l': ['a', 'b'], 's': 'xé🙂z', 'd': {'k': 'v', 'i': {'j': [0, {'z': 'Z'}]}, 'none': None, 'items': 'I'}, 'key': 'k'}]),
     ('{{ l[1:] }}{{ l[:2] }}{{ l[-2:] }}{{ l[:-1] }}{{ l[::2] }}{{ l[::-1] }}{{ l[3:0:-1] }}{{ l[10:] }}{{ l[-10:2] }}|{{ s[1:] }}{{ s[:-1] }}{{ s[::-1] }}{{ s[-3:-1] }}{{ s[::2] }}{{ s[5:1] }}', [{'l': [1, 2, 3, 4], 's': 'aé🙂z'}]),
     ('{{ v }}|{{ v | string }}|{{ [v] }}|{{ v | tojson }}', [{'v': v} for v in VALUES]),
+    ('{% set a = "x" ~ y %}{% set l = [1] + [2] %}{{ a ~ "p" }}{{ a ~ "q" ~ a }}{{ a }}{{ l + [3] }}{{ l + [4] + l }}{{ l }}', [{'y': 'Y'}]),
     # strings
     ("{{ s.strip() }}|{{ s.lstrip() }}|{{ s.rstrip() }}|{{ s.upper() }}|{{ s.lower() }}|{{ s.title() }}|{{ s.capitalize() }}|{{ s | trim }}|{{ s | upper }}|{{ s | title }}|{{ s | length }}|{{ s.swapcase() }}", [{'s': '  Héllo ß wORLD \n'}, {'s': "they're ΑΣ ΌΣΟ\u0301Σ"}, {'s': '\u3000İx\u00a0'}, {'s': ''}, {'s': 'ǆ ŉ a-b (c) <d>'}]),
     ("{{ s.split(',') }}{{ s.split(',', 1) }}{{ s.rsplit(',', 1) }}{{ s.split() }}{{ s.split(none, 1) }}{{ s.rsplit(none, 1) }}{{ s.partition(',') }}{{ s.rpartition(',') }}{{ s.splitlines() }}", [{'s': 'a,b,,c'}, {'s': ' a b\tc\n'}, {'s': ''}, {'s': 'x\r\ny\u2028z\n'}]),

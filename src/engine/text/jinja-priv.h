@@ -216,7 +216,6 @@ typedef struct jx_scope {
     struct jx_scope *up;
     jx_var *var;
     uint32_t n, cap;
-    bool kept; /* a macro was made in it: it may not be used again */
 } jx_scope;
 
 struct jx_macro {

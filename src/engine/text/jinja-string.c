@@ -85,7 +85,8 @@ jv aq_jx_case(jx *x, const jx_str *s, int how)
 {
     jx_walk w = {.s = s};
     jx_buf *b = buffer(x);
-    uint32_t word = 0; /* what a sigma may look back to: Jinja's title lowers each word without its first character */
+    uint32_t word =
+        0; /* what a sigma may look back to: Jinja's title lowers each word without its first character */
     bool start = true; /* of a word, or of the text */
 
     for (uint32_t i = 0; b && !x->rc && i < s->n;) {
@@ -104,7 +105,8 @@ jv aq_jx_case(jx *x, const jx_str *s, int how)
         if (how == 't')
             start = !(cl & (AQ_CL_UPPER | AQ_CL_LOWER));
         else
-            start = how == 'j' && (aq_uni_pyspace(cp) || (cp && cp < 0x80 && strchr("-({[<", (char)cp)));
+            start = how == 'j' &&
+                    (aq_uni_pyspace(cp) || (cp && cp < 0x80 && strchr("-({[<", (char)cp)));
         i += len;
     }
     if (!b)
