@@ -14,7 +14,7 @@
 #include "pipe-stage.h"
 #include "tap.h"
 
-#define CTX 1024u
+#define CTX 512u
 #define CHUNK 32u
 
 typedef struct rig {
@@ -100,7 +100,7 @@ static bool split(const rig *r, uint32_t k, aq_stage *st[2])
 
 static void engine_cases(const rig *r)
 {
-    enum { N = 40, NC = 230, NL = 700 };
+    enum { N = 30, NC = 230, NL = 400 };
     aq_stage *st[2], *second[2];
     aq_engine *e = NULL;
     aq_err err = {0};
