@@ -50,7 +50,8 @@ static void open_path(AqApplication *self, const char *path)
 /* What was used last, else the guide model. */
 static void open_first(AqApplication *self)
 {
-    g_autofree char *last = self->settings ? g_settings_get_string(self->settings, "last-model") : NULL;
+    g_autofree char *last =
+        self->settings ? g_settings_get_string(self->settings, "last-model") : NULL;
     const char *guide = aq_paths_guide();
     gboolean gone = last && *last && !g_file_test(last, G_FILE_TEST_IS_REGULAR);
     if (last && *last && !gone)
@@ -248,8 +249,8 @@ static int aq_application_handle_local_options(GApplication *app, GVariantDict *
         !(temperature >= 0 && temperature <= 2))
         return usage_error(_("--temp takes a number from 0 to 2"));
     if (g_variant_dict_lookup(dict, "size", "&s", &text) &&
-        (sscanf(text, "%dx%d", &width, &height) != 2 || width < 1 || height < 1 ||
-         width > 16384 || height > 16384))
+        (sscanf(text, "%dx%d", &width, &height) != 2 || width < 1 || height < 1 || width > 16384 ||
+         height > 16384))
         return usage_error(_("--size takes WIDTHxHEIGHT, as in 360x640"));
     return G_APPLICATION_CLASS(aq_application_parent_class)->handle_local_options(app, dict);
 }
@@ -318,8 +319,7 @@ static void aq_application_startup(GApplication *app)
     aq_shortcuts_install(GTK_APPLICATION(app));
     gtk_window_set_default_icon_name("io.github.aquiferpool.Aquifer");
     self->settings = aq_paths_settings();
-    self->temperature =
-        self->settings ? g_settings_get_double(self->settings, "temperature") : 0.7;
+    self->temperature = self->settings ? g_settings_get_double(self->settings, "temperature") : 0.7;
 }
 
 static void aq_application_finalize(GObject *object)

@@ -107,8 +107,8 @@ static void on_resized(AqChatView *self)
 {
     GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
     if (self->at_end)
-        gtk_adjustment_set_value(adj, gtk_adjustment_get_upper(adj) -
-                                          gtk_adjustment_get_page_size(adj));
+        gtk_adjustment_set_value(adj,
+                                 gtk_adjustment_get_upper(adj) - gtk_adjustment_get_page_size(adj));
 }
 
 static GtkWidget *create_row(gpointer item, gpointer user)

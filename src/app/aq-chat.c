@@ -83,7 +83,8 @@ static void reply_ended(gpointer user)
 static gboolean ask(AqChat *self)
 {
     g_autoptr(AqEngineSlot) slot = aq_engine_host_ref_slot(self->host);
-    g_autofree char *json = aq_chat_to_json(self, g_list_model_get_n_items(G_LIST_MODEL(self->messages)));
+    g_autofree char *json =
+        aq_chat_to_json(self, g_list_model_get_n_items(G_LIST_MODEL(self->messages)));
     g_autoptr(AqMessage) answer = aq_message_new(AQ_MESSAGE_ASSISTANT, NULL);
 
     g_list_store_append(self->messages, answer);

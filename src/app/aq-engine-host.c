@@ -146,8 +146,8 @@ static int load_run(AqEngineHost *self, Load *load, AqEngineSlot *slot)
     const aq_model_info *info = aq_model_get_info(slot->model);
     if (info->tok_refused)
         return aq_fail(&load->err, AQ_E_UNSUPPORTED, "%s", info->tok_refused);
-    slot->name = info->name && *info->name ? g_utf8_make_valid(info->name, -1)
-                                           : aq_format_file(load->path);
+    slot->name =
+        info->name && *info->name ? g_utf8_make_valid(info->name, -1) : aq_format_file(load->path);
     aq_engine_cfg cfg = {.progress = &load->progress};
     rc = aq_engine_new(rt, slot->model, &slot->src, &cfg, &slot->engine, &load->err);
     if (rc < 0)

@@ -12,7 +12,7 @@ typedef enum {
     AQ_ENGINE_NONE,    /* no model is loaded */
     AQ_ENGINE_LOADING, /* an earlier model, if there is one, still answers */
     AQ_ENGINE_READY,
-    AQ_ENGINE_ERROR,   /* no model is loaded because the last load failed */
+    AQ_ENGINE_ERROR, /* no model is loaded because the last load failed */
 } AqEngineState;
 
 /** A loaded model with its engine. Counted: an answer under way keeps it, and the last one to leave has it freed on a worker thread. */
@@ -36,14 +36,15 @@ void aq_engine_host_load(AqEngineHost *self, const char *path);
 void aq_engine_host_cancel_load(AqEngineHost *self);
 AqEngineState aq_engine_host_get_state(AqEngineHost *self);
 gboolean aq_engine_host_can_answer(AqEngineHost *self);
-AqEngineSlot *aq_engine_host_ref_slot(AqEngineHost *self); /* NULL when no model is loaded */
+AqEngineSlot *aq_engine_host_ref_slot(AqEngineHost *self);     /* NULL when no model is loaded */
 const char *aq_engine_host_get_path(AqEngineHost *self);       /* of the loaded model, or NULL */
 const char *aq_engine_host_get_model_name(AqEngineHost *self); /* or NULL */
-const char *aq_engine_host_get_device(AqEngineHost *self);     /* "CPU (avx2, 2 threads)", or NULL */
+const char *aq_engine_host_get_device(AqEngineHost *self); /* "CPU (avx2, 2 threads)", or NULL */
 guint aq_engine_host_get_n_ctx(AqEngineHost *self);
 guint64 aq_engine_host_get_weight_bytes(AqEngineHost *self);
 const char *aq_engine_host_get_loading_path(AqEngineHost *self); /* NULL when nothing is loading */
-void aq_engine_host_get_progress(AqEngineHost *self, guint64 *ret_done, guint64 *ret_total); /* bytes; total 0 = not known yet */
+void aq_engine_host_get_progress(AqEngineHost *self, guint64 *ret_done,
+                                 guint64 *ret_total); /* bytes; total 0 = not known yet */
 /** Read a model's header, for its facts. Any thread but the main one; blocks. The caller holds the host. */
 int aq_engine_host_inspect(AqEngineHost *self, const char *path, aq_model **ret, aq_err *err);
 /** While held, close() waits: for work on other threads that uses the host. Main thread. */

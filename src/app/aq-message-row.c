@@ -170,8 +170,8 @@ static void aq_message_row_class_init(AqMessageRowClass *klass)
     GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
     G_OBJECT_CLASS(klass)->dispose = aq_message_row_dispose;
     widget_class->map = aq_message_row_map;
-    gtk_widget_class_set_template_from_resource(
-        widget_class, "/io/github/aquiferpool/Aquifer/aq-message-row.ui");
+    gtk_widget_class_set_template_from_resource(widget_class,
+                                                "/io/github/aquiferpool/Aquifer/aq-message-row.ui");
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, thinking);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, thinking_label);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, blocks);

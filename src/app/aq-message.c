@@ -5,7 +5,8 @@
 #include <glib/gi18n.h>
 
 #define BLOCK_LINE_BYTES 2000 /* a block this long ends at the next line */
-#define BLOCK_MAX_BYTES 4000  /* and here anywhere: laying out a label of 100 KB takes most of a second */
+#define BLOCK_MAX_BYTES \
+    4000 /* and here anywhere: laying out a label of 100 KB takes most of a second */
 
 struct _AqMessage {
     GObject parent;
@@ -107,13 +108,13 @@ char *aq_message_describe_wait(AqMessage *self)
 {
     const aq_req_state *p = &self->progress;
     if (self->has_progress && p->queued > 1)
-        return g_strdup_printf(ngettext("Waiting for %u other answer", "Waiting for %u other answers",
-                                        p->queued - 1),
-                               p->queued - 1);
+        return g_strdup_printf(
+            ngettext("Waiting for %u other answer", "Waiting for %u other answers", p->queued - 1),
+            p->queued - 1);
     if (self->has_progress && !p->queued && p->read_tok < p->prompt_tok)
-        return g_strdup_printf(ngettext("Reading %u of %u token", "Reading %u of %u tokens",
-                                        p->prompt_tok),
-                               p->read_tok, p->prompt_tok);
+        return g_strdup_printf(
+            ngettext("Reading %u of %u token", "Reading %u of %u tokens", p->prompt_tok),
+            p->read_tok, p->prompt_tok);
     return g_strdup(_("Starting…"));
 }
 

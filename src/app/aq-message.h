@@ -15,11 +15,11 @@ typedef enum {
 
 typedef enum {
     AQ_MESSAGE_DONE,
-    AQ_MESSAGE_WAITING,   /* queued, or the prompt is being read: no text yet */
+    AQ_MESSAGE_WAITING, /* queued, or the prompt is being read: no text yet */
     AQ_MESSAGE_STREAMING,
-    AQ_MESSAGE_STOPPED,   /* by the user; the text so far is kept */
-    AQ_MESSAGE_FULL,      /* the context or the token limit ended it */
-    AQ_MESSAGE_FAILED,    /* see aq_message_get_error */
+    AQ_MESSAGE_STOPPED, /* by the user; the text so far is kept */
+    AQ_MESSAGE_FULL,    /* the context or the token limit ended it */
+    AQ_MESSAGE_FAILED,  /* see aq_message_get_error */
 } AqMessageState;
 
 #define AQ_TYPE_MESSAGE (aq_message_get_type())
@@ -29,10 +29,10 @@ G_DECLARE_FINAL_TYPE(AqMessage, aq_message, AQ, MESSAGE, GObject)
 AqMessage *aq_message_new(AqMessageRole role, const char *text);
 AqMessageRole aq_message_get_role(AqMessage *self);
 AqMessageState aq_message_get_state(AqMessage *self);
-gboolean aq_message_is_running(AqMessage *self); /* waiting or streaming */
+gboolean aq_message_is_running(AqMessage *self);                /* waiting or streaming */
 const char *aq_message_get_text(AqMessage *self, gsize *ret_n); /* ret_n may be NULL */
 const char *aq_message_get_thinking(AqMessage *self, gsize *ret_n);
-int aq_message_get_error_code(AqMessage *self);  /* AQ_E_*, 0 = none */
+int aq_message_get_error_code(AqMessage *self); /* AQ_E_*, 0 = none */
 const char *aq_message_get_error(AqMessage *self);
 const aq_usage *aq_message_get_usage(AqMessage *self); /* NULL until the answer ended */
 /** While no text is there: what the answer waits for, for people. Free it. */

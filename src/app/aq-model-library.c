@@ -58,11 +58,10 @@ AqModelItem *aq_model_item_new(const char *path, const aq_model_info *info)
 {
     AqModelItem *self = g_object_new(AQ_TYPE_MODEL_ITEM, NULL);
     self->path = g_strdup(path);
-    self->name = info->name && *info->name ? g_utf8_make_valid(info->name, -1)
-                                           : aq_format_file(path);
+    self->name =
+        info->name && *info->name ? g_utf8_make_valid(info->name, -1) : aq_format_file(path);
     self->usable = info->tok_refused == NULL;
-    g_autofree char *line =
-        self->usable ? aq_format_model_line(info) : g_strdup(info->tok_refused);
+    g_autofree char *line = self->usable ? aq_format_model_line(info) : g_strdup(info->tok_refused);
     self->line = g_utf8_make_valid(line, -1);
 
     add_fact(self, _("File"), g_filename_display_name(path));
@@ -74,11 +73,11 @@ AqModelItem *aq_model_item_new(const char *path, const aq_model_info *info)
     add_fact(self, _("Context"), aq_format_tokens(info->n_ctx_train));
     add_fact(self, _("Layers"), g_strdup_printf("%u", info->n_layer));
     if (info->n_expert)
-        add_fact(self, _("Experts per Layer"),
-                 g_strdup_printf(ngettext("%u, of which %u is used per token",
-                                          "%u, of which %u are used per token",
-                                          info->n_expert_used),
-                                 info->n_expert, info->n_expert_used));
+        add_fact(
+            self, _("Experts per Layer"),
+            g_strdup_printf(ngettext("%u, of which %u is used per token",
+                                     "%u, of which %u are used per token", info->n_expert_used),
+                            info->n_expert, info->n_expert_used));
     add_fact(self, _("Memory per Token of Context"), aq_format_bytes(info->kv_f16_bytes_tok));
     if (info->n_shard > 1)
         add_fact(self, _("Files"), g_strdup_printf("%u", info->n_shard));

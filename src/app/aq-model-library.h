@@ -15,7 +15,8 @@ G_DECLARE_FINAL_TYPE(AqModelItem, aq_model_item, AQ, MODEL_ITEM, GObject)
 /* Never changes once made, so that other threads may read it. */
 const char *aq_model_item_get_path(AqModelItem *self);
 const char *aq_model_item_get_name(AqModelItem *self);
-const char *aq_model_item_get_line(AqModelItem *self);  /* one line of facts, or why it cannot be used */
+const char *
+aq_model_item_get_line(AqModelItem *self); /* one line of facts, or why it cannot be used */
 gboolean aq_model_item_get_usable(AqModelItem *self);
 const AqModelFact *aq_model_item_get_facts(AqModelItem *self, guint *ret_n);
 /** What info tells of the file at path. */

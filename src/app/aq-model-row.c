@@ -62,14 +62,16 @@ AqModelRow *aq_model_row_new(AqModelItem *item, AqEngineHost *host)
     adw_preferences_row_set_title(ADW_PREFERENCES_ROW(self), name);
     adw_expander_row_set_subtitle(ADW_EXPANDER_ROW(self), aq_model_item_get_line(item));
     g_autofree char *what = g_strdup_printf(_("Load “%s”"), name);
+    /* A button is named by its label unless that relation goes. */
+    gtk_accessible_reset_relation(GTK_ACCESSIBLE(self->load), GTK_ACCESSIBLE_RELATION_LABELLED_BY);
     gtk_accessible_update_property(GTK_ACCESSIBLE(self->load), GTK_ACCESSIBLE_PROPERTY_LABEL, what,
                                    -1);
     guint n;
     const AqModelFact *fact = aq_model_item_get_facts(item, &n);
     for (guint i = 0; i < n; i++) {
-        GtkWidget *row = g_object_new(ADW_TYPE_ACTION_ROW, "use-markup", FALSE, "title",
-                                      fact[i].title, "subtitle", fact[i].value,
-                                      "subtitle-selectable", TRUE, NULL);
+        GtkWidget *row =
+            g_object_new(ADW_TYPE_ACTION_ROW, "use-markup", FALSE, "title", fact[i].title,
+                         "subtitle", fact[i].value, "subtitle-selectable", TRUE, NULL);
         gtk_widget_add_css_class(row, "property");
         adw_expander_row_add_row(ADW_EXPANDER_ROW(self), row);
     }

@@ -60,8 +60,8 @@ static void aq_models_page_class_init(AqModelsPageClass *klass)
     GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
     G_OBJECT_CLASS(klass)->dispose = aq_models_page_dispose;
     widget_class->map = aq_models_page_map;
-    gtk_widget_class_set_template_from_resource(
-        widget_class, "/io/github/aquiferpool/Aquifer/aq-models-page.ui");
+    gtk_widget_class_set_template_from_resource(widget_class,
+                                                "/io/github/aquiferpool/Aquifer/aq-models-page.ui");
     gtk_widget_class_bind_template_child(widget_class, AqModelsPage, group);
     gtk_widget_class_bind_template_child(widget_class, AqModelsPage, list);
     gtk_widget_class_bind_template_callback(widget_class, on_refresh);

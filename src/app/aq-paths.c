@@ -22,7 +22,8 @@ static gboolean runs_from_build(void)
 
 void aq_paths_init(void)
 {
-    const char *cpu = g_getenv("AQ_CPU"), *models = g_getenv("AQ_MODEL_DIR");
+    const char *cpu = g_getenv("AQ_CPU"), *models = g_getenv("AQ_MODEL_DIR"),
+               *locale = g_getenv("AQ_LOCALE_DIR");
     paths.in_build = runs_from_build();
     paths.cpu = g_strdup(cpu && *cpu ? cpu : NULL);
     paths.models = models && *models
@@ -36,7 +37,7 @@ void aq_paths_init(void)
     g_autofree char *state = g_build_filename(g_get_user_state_dir(), "aquifer", NULL);
     if (g_mkdir_with_parents(state, 0700) == 0)
         paths.crash_note = g_build_filename(state, "crash.txt", NULL);
-    paths.locale = g_strdup(AQ_LOCALE_DIR);
+    paths.locale = g_strdup(locale && *locale ? locale : AQ_LOCALE_DIR);
 }
 
 const char *aq_paths_cpu(void)

@@ -116,7 +116,8 @@ static gboolean drain(gint fd, GIOCondition condition, gpointer user)
             return G_SOURCE_REMOVE;
         }
         if (g_get_monotonic_time() >= until) {
-            wake(reply); /* the ring may not be empty: come back after the window has had its turn */
+            wake(
+                reply); /* the ring may not be empty: come back after the window has had its turn */
             break;
         }
     }

@@ -175,20 +175,21 @@ static void undo_delete(AdwToast *toast, AqWindow *self)
 static void delete_chat(AqWindow *self, AqChatRow *row)
 {
     g_autoptr(AqChat) chat = g_object_ref(aq_chat_row_get_chat(row));
-    gboolean selected = chat == aq_window_get_chat(self);
-    guint position;
+    guint position, n = g_list_model_get_n_items(G_LIST_MODEL(self->chats));
     if (!g_list_store_find(self->chats, chat, &position))
         return;
+    if (n == 1 && aq_chat_get_empty(chat))
+        return; /* there is always one to write in */
+    /* Another chat is shown before this one's view goes: a stack does not like to lose its visible child. */
+    if (n == 1)
+        aq_window_new_chat(self);
+    else if (chat == aq_window_get_chat(self))
+        select_chat(self, position + 1 < n ? position + 1 : position - 1);
     aq_chat_stop(chat);
     g_signal_handlers_disconnect_by_func(chat, on_chat_busy, self);
-    g_list_store_remove(self->chats, position);
     gtk_stack_remove(GTK_STACK(self->chat_stack), GTK_WIDGET(view_of(self, chat)));
-
-    guint n = g_list_model_get_n_items(G_LIST_MODEL(self->chats));
-    if (n == 0)
-        aq_window_new_chat(self);
-    else if (selected)
-        select_chat(self, MIN(position, n - 1));
+    if (g_list_store_find(self->chats, chat, &position))
+        g_list_store_remove(self->chats, position);
     if (aq_chat_get_empty(chat))
         return;
     g_autofree char *title = g_markup_escape_text(aq_chat_get_title(chat), -1);

@@ -19,6 +19,7 @@ void aq_window_new_chat(AqWindow *self);
 gboolean aq_window_show_page(AqWindow *self, const char *name);
 AqChat *aq_window_get_chat(AqWindow *self); /* the one that is shown */
 void aq_window_ask(AqWindow *self, const char *text);
-void aq_window_tell(AqWindow *self, const char *text); /* in the banner, until the next load or question */
+void aq_window_tell(AqWindow *self,
+                    const char *text); /* in the banner, until the next load or question */
 
 G_END_DECLS

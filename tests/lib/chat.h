@@ -40,9 +40,10 @@ void chat_end(chat *);
 #define wait_until(cond)                                                                                               \
     ({                                                                                                                 \
         int64_t t_end_ = aq_now_us() + CHAT_HANG_S * 1000000ll;                                                        \
-        while (!(cond) && aq_now_us() < t_end_)                                                                        \
+        bool is_;                                                                                                      \
+        while (!(is_ = (cond)) && aq_now_us() < t_end_)                                                                \
             sched_yield();                                                                                             \
-        (cond);                                                                                                        \
+        is_;                                                                                                           \
     })
 
 #endif

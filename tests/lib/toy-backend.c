@@ -11,6 +11,7 @@ toy_watch toy;
 void toy_reset(void)
 {
     atomic_store(&toy.gate, 0);
+    atomic_store(&toy.gate_from, 0);
     atomic_store(&toy.at_gate, 0);
     atomic_store(&toy.n_forward, 0);
     atomic_store(&toy.n_cancelled, 0);
@@ -269,6 +270,13 @@ static int toy_apply(void *p, const aq_op *op, uint32_t n, aq_err *err)
     return aq_seqmap_apply(((state *)p)->map, op, n, err);
 }
 
+static bool closed(uint32_t number)
+{
+    uint32_t from = atomic_load(&toy.gate_from);
+
+    return atomic_load(&toy.gate) || (from && number >= from);
+}
+
 static int toy_forward(void *wp, void *sp, const aq_window *win, const aq_expert_host *const *hosts, uint32_t n_hosts, float *x_out,
                        const atomic_uint *stop, aq_err *err)
 {
@@ -279,7 +287,7 @@ static int toy_forward(void *wp, void *sp, const aq_window *win, const aq_expert
     int rc = aq_seqmap_grow(s->map, win, err);
     if (rc < 0)
         return rc;
-    atomic_fetch_add(&toy.n_forward, 1);
+    uint32_t number = atomic_fetch_add(&toy.n_forward, 1) + 1;
     atomic_fetch_add(&toy.rows, win->n_rows);
     for (uint32_t r = 0; r < win->n_rows; r++) {
         uint32_t q = win->row[r].seq;
@@ -300,9 +308,9 @@ static int toy_forward(void *wp, void *sp, const aq_window *win, const aq_expert
     for (uint32_t r = 0; r < win->n_rows; r++)
         x[r] = get_row(win->x + (size_t)r * TOY_ROW);
     for (uint32_t i = 0; i < n; i++) {
-        if (atomic_load(&toy.gate)) {
+        if (closed(number)) {
             atomic_fetch_add(&toy.at_gate, 1);
-            while (atomic_load(&toy.gate) && !atomic_load(stop))
+            while (closed(number) && !atomic_load(stop))
                 sched_yield();
             atomic_fetch_sub(&toy.at_gate, 1);
         }

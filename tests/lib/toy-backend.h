@@ -31,10 +31,10 @@ void toy_logits(const aq_model *, const int32_t *tok, uint32_t n, float *ret);
 /** The row that makes toy's head answer tok. */
 void toy_force(float row[TOY_ROW], int32_t tok);
 
-/** What a test can see and do of all toys of the process. gate: forward waits before layer gate_layer until the gate opens (0) or *stop
- * is set. */
+/** What a test can see and do of all toys of the process. gate: every layer waits until the gate opens (0) or *stop is set;
+ * gate_from: so do those of the forward of this number and later (0 = none). */
 typedef struct toy_watch {
-    atomic_uint gate, at_gate;       /* at_gate: forwards that wait there */
+    atomic_uint gate, gate_from, at_gate; /* at_gate: forwards that wait there */
     atomic_uint n_forward, n_cancelled, rows;
     atomic_uint last_part, max_part; /* seqs of the last window with rows; most ever */
 } toy_watch;

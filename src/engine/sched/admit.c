@@ -144,7 +144,7 @@ static int start(aq_engine *e, aq_req *r, uint32_t id, const aq_match *m, bool t
 {
     aq_sseq *s = &e->seq[id];
 
-    if (pages_room(s, total) < 0 || seq_ops(e, id, m, take) < 0)
+    if (pages_room(s, AQ_MAX(total, s->n_page)) < 0 || seq_ops(e, id, m, take) < 0)
         return aq_fail(NULL, AQ_E_NOMEM, "pages");
     if (take) {
         aq_pages_cut(e, s, m->n_tok);

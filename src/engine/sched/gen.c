@@ -40,11 +40,11 @@ static int send(aq_req *r, size_t n, int32_t tok, const aq_logprob *top, uint32_
             for (k = PIECE_MAX; k > PIECE_MAX - 4 && (r->held.p[at + k] & 0xC0) == 0x80;)
                 k--;
         bool last = at + k == n;
-        rc = aq_req_emit(r, AQ_EV_TEXT, last ? tok : -1, (const char *)r->held.p + at, (uint32_t)k, last ? top : NULL,
+        rc = aq_req_emit(r, AQ_EV_TEXT, last ? tok : -1, k ? (const char *)r->held.p + at : "", (uint32_t)k, last ? top : NULL,
                          last ? n_top : 0);
         at += k;
     } while (rc >= 0 && at < n);
-    if (rc >= 0) {
+    if (rc >= 0 && n) {
         memmove(r->held.p, r->held.p + n, r->held.n - n);
         r->held.n -= n;
     }

@@ -7,12 +7,10 @@ bool aq_jx_enter(jx *x)
 {
     if (x->rc)
         return false;
-    if (++x->steps > AQ_TMPL_STEPS_MAX) {
-        aq_jx_fail(x, AQ_E_LIMIT,
-                   "rendering takes more than %u steps; does the template loop for ever?",
-                   AQ_TMPL_STEPS_MAX);
+    x->steps++;
+    aq_jx_work(x, 0);
+    if (x->rc)
         return false;
-    }
     if (x->depth >= AQ_TMPL_DEPTH_MAX) {
         aq_jx_fail(x, AQ_E_LIMIT,
                    "rendering nests more than %u deep; does the template call itself for ever?",
