@@ -202,6 +202,8 @@ static bool admit(aq_engine *e, aq_req *r)
         return true;
     }
     aq_match m = aq_prefix_find(e, &r->log);
+    if (m.wait)
+        return false;
     for (;;) {
         const aq_sseq *from = m.n_tok ? &e->seq[m.seq] : NULL;
         bool parked = from && from->state == AQ_SEQ_PARKED;
@@ -228,7 +230,7 @@ static bool admit(aq_engine *e, aq_req *r)
         if (!parked)
             return false; /* running chats hold the rest */
         aq_seq_drop(e, m.seq);
-        m = (aq_match){AQ_SEQ_NONE, 0, UINT32_MAX};
+        m = (aq_match){AQ_SEQ_NONE, 0, UINT32_MAX, false};
     }
 }
 

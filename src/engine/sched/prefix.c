@@ -34,11 +34,12 @@ static uint32_t snap_find(const aq_engine *e, uint32_t seq, uint32_t n_tok)
 
 aq_match aq_prefix_find(const aq_engine *e, const aq_toks *t)
 {
-    aq_match best = {AQ_SEQ_NONE, 0, UINT32_MAX};
+    aq_match best = {AQ_SEQ_NONE, 0, UINT32_MAX, false};
+    uint32_t draining = 0; /* tokens known to a chat whose last windows are still under way */
 
     for (uint32_t id = 0; id < e->set.max_seq; id++) {
         const aq_sseq *s = &e->seq[id];
-        if ((s->state != AQ_SEQ_LIVE && s->state != AQ_SEQ_PARKED) || s->lost)
+        if (s->state == AQ_SEQ_FREE || s->bad || (s->lost && s->state != AQ_SEQ_DRAIN))
             continue;
         const aq_toks *log = aq_seq_log(s);
         /* one row at least must be computed, for its logits */
@@ -48,9 +49,12 @@ aq_match aq_prefix_find(const aq_engine *e, const aq_toks *t)
             snap = snap_find(e, id, n);
             n = snap == UINT32_MAX ? 0 : e->set.snap[snap].n_tok;
         }
-        if (n > best.n_tok || (n && n == best.n_tok && s->state == AQ_SEQ_PARKED && s->used > e->seq[best.seq].used))
-            best = (aq_match){id, n, snap};
+        if (s->state == AQ_SEQ_DRAIN)
+            draining = AQ_MAX(draining, n);
+        else if (n > best.n_tok || (n && n == best.n_tok && s->state == AQ_SEQ_PARKED && s->used > e->seq[best.seq].used))
+            best = (aq_match){id, n, snap, false};
     }
+    best.wait = draining > best.n_tok + AQ_TAKE_TAIL_TOK;
     return best;
 }
 

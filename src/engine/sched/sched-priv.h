@@ -208,6 +208,7 @@ void aq_pages_cut(aq_engine *, aq_sseq *, uint32_t n_keep_tok); /* give back wha
 typedef struct aq_match {
     uint32_t seq, n_tok; /* AQ_SEQ_NONE, 0 = nothing known */
     uint32_t snap;       /* index to restore from, UINT32_MAX = none needed */
+    bool wait;           /* a chat that was just stopped knows much more: in a moment it can be used */
 } aq_match;
 aq_match aq_prefix_find(const aq_engine *, const aq_toks *);
 /** DRAIN with no window left -> PARKED or FREE. */
