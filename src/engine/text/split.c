@@ -204,7 +204,8 @@ static size_t first_deepseek(const char *s, size_t n)
 
     if (i)
         return i;
-    while ((c = at(s, n, i)).len && ((c.cp >= 0x4E00 && c.cp <= 0x9FA5) || (c.cp >= 0x3040 && c.cp <= 0x30FF)))
+    while ((c = at(s, n, i)).len &&
+           ((c.cp >= 0x4E00 && c.cp <= 0x9FA5) || (c.cp >= 0x3040 && c.cp <= 0x30FF)))
         i += c.len;
     return i;
 }

@@ -12,8 +12,9 @@ typedef size_t (*aq_split_fn)(const char *s, size_t n);
 typedef struct aq_splitter {
     const char *pre;
     aq_split_fn fn;
-    aq_split_fn first; /* NULL, or a pass before fn: pieces of their own; fn sees what lies between */
-    bool whole_word;   /* a piece that is a token as a whole is taken so, before merging */
+    aq_split_fn
+        first;       /* NULL, or a pass before fn: pieces of their own; fn sees what lies between */
+    bool whole_word; /* a piece that is a token as a whole is taken so, before merging */
 } aq_splitter;
 const aq_splitter *aq_splitter_find(const char *pre);
 const aq_splitter *aq_splitter_list(size_t *ret_n);
