@@ -61,6 +61,7 @@ static bool take(aq_engine *e, bool wait)
     while (wait && !h->kick && !h->stop)
         pthread_cond_wait(&h->work, &h->mu);
     h->kick = false;
+    atomic_store(&h->hurry, false);
     aq_req *r = h->new_first;
     aq_wnd *w = h->done_first;
     h->new_first = h->new_last = NULL;
@@ -144,7 +145,7 @@ static void *step_thread(void *arg)
         publish(e);
         if (e->paused)
             continue;
-        for (uint32_t i = 0; i < h->n_stage; i++)
+        for (uint32_t i = 0; i < h->n_stage && !atomic_load(&h->hurry); i++)
             if (h->stage[i]->vt->work && h->stage[i]->vt->work(h->stage[i], NULL) > 0)
                 busy = true;
     }
@@ -342,6 +343,7 @@ void aq_engine_free(aq_engine *e)
     aq_hub *h = e->hub;
     pthread_mutex_lock(&h->mu);
     h->stop = true;
+    atomic_store(&h->hurry, true); /* before the stages are told: no window slips in between */
     for (uint32_t i = 0; i < h->n_stage; i++)
         aq_stage_local_stop(h->stage[i]);
     pthread_cond_signal(&h->work);

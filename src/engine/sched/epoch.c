@@ -160,6 +160,7 @@ int aq_engine_set_stages(aq_engine *e, aq_stage *const *stage, uint32_t n, aq_er
     if (!h->stop) {
         h->next = &s;
         h->kick = true;
+        atomic_store(&h->hurry, true);
         for (uint32_t i = 0; i < h->n_stage; i++)
             aq_stage_local_stop(h->stage[i]); /* what it computes will be dropped anyway */
         pthread_cond_signal(&h->work);

@@ -68,6 +68,7 @@ struct aq_hub {
     pthread_mutex_t mu;  /* taken after nothing else; before a stage's own locks */
     pthread_cond_t work; /* the step thread waits */
     pthread_cond_t swap; /* aq_engine_set_stages waits */
+    atomic_bool hurry;   /* what own layers have under way is wanted by nobody: take() first */
     /* under mu */
     bool kick, stop, dead;
     aq_req *new_first, *new_last;
