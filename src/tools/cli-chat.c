@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* aquifer-cli chat: one answer (-p), or a conversation over stdin and stdout.
  *
- * Threads: this one talks; the engine's step thread wakes it through an eventfd, and so does the handler of SIGINT (Ctrl-C), which stops
- * the loading or the answer; at the prompt it ends the program. With a terminal on stderr a third one shows how far loading is. */
+ * Threads: this one talks; the engine's step thread wakes it through an eventfd, and so does the
+ * handler of SIGINT (Ctrl-C), which stops the loading or the answer; at the prompt it ends the
+ * program. With a terminal on stderr a third one shows how far loading is. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -60,7 +61,8 @@ static void *show_loading(void *arg)
     while (!atomic_load(end)) {
         uint64_t done = atomic_load(&loading.done), total = atomic_load(&loading.total);
         if (total)
-            fprintf(stderr, "\rloading %llu of %llu MB ", (unsigned long long)(done / 1000000), (unsigned long long)(total / 1000000));
+            fprintf(stderr, "\rloading %llu of %llu MB ", (unsigned long long)(done / 1000000),
+                    (unsigned long long)(total / 1000000));
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     }
     fprintf(stderr, "\r%40s\r", "");
@@ -76,7 +78,8 @@ static int load(chat *c)
         rc = aq_model_open(c->rt, c->path, 0, &c->model, &c->src, &err);
     if (rc < 0)
         return cli_fail(c->path, rc, &err);
-    aq_engine_cfg cfg = {.place = {.backend = c->backend}, .n_ctx = c->ctx, .n_parallel = 1, .progress = &loading};
+    aq_engine_cfg cfg = {
+        .place = {.backend = c->backend}, .n_ctx = c->ctx, .n_parallel = 1, .progress = &loading};
     atomic_bool end = false;
     pthread_t shower;
     bool shows = c->tty && pthread_create(&shower, NULL, show_loading, &end) == 0;
@@ -93,7 +96,8 @@ static int load(chat *c)
 
 static int add_message(chat *c, const char *role, const char *text, size_t n)
 {
-    int rc = aq_bytes_putf(&c->messages, "%c{\"role\":\"%s\",\"content\":", c->messages.n ? ',' : '[', role);
+    int rc = aq_bytes_putf(&c->messages,
+                           "%c{\"role\":\"%s\",\"content\":", c->messages.n ? ',' : '[', role);
 
     if (rc >= 0)
         rc = aq_json_quote(&c->messages, text, n);
@@ -120,10 +124,13 @@ static int print_json(const chat *c, const aq_usage *u, int32_t reason)
         rc = aq_json_quote(&b, c->answer.n ? (const char *)c->answer.p : "", c->answer.n);
     if (rc >= 0)
         rc = aq_bytes_putf(&b,
-                           ",\"reason\":\"%s\",\"tokens\":%u,\"cached_tokens\":%u,\"prompt_tokens\":%u,\"timings\":{\"queue_us\":%lld,"
-                           "\"prompt_us\":%lld,\"first_us\":%lld,\"gen_us\":%lld,\"prompt_tok_s\":%.2f,\"gen_tok_s\":%.2f},\"device\":",
-                           reason_name(reason), u->gen_tok, u->cached_tok, u->prompt_tok, (long long)u->queue_us, (long long)u->prompt_us,
-                           (long long)u->first_us, (long long)u->gen_us, per_s(read, u->prompt_us),
+                           ",\"reason\":\"%s\",\"tokens\":%u,\"cached_tokens\":%u,\"prompt_"
+                           "tokens\":%u,\"timings\":{\"queue_us\":%lld,"
+                           "\"prompt_us\":%lld,\"first_us\":%lld,\"gen_us\":%lld,\"prompt_tok_s\":%"
+                           ".2f,\"gen_tok_s\":%.2f},\"device\":",
+                           reason_name(reason), u->gen_tok, u->cached_tok, u->prompt_tok,
+                           (long long)u->queue_us, (long long)u->prompt_us, (long long)u->first_us,
+                           (long long)u->gen_us, per_s(read, u->prompt_us),
                            per_s(u->gen_tok ? u->gen_tok - 1 : 0, u->gen_us));
     if (rc >= 0)
         rc = aq_json_quote(&b, c->info.device, strlen(c->info.device));
@@ -166,8 +173,10 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
             aq_req_cancel(r);
         }
         struct pollfd p = {.fd = wake_fd, .events = POLLIN};
-        if (poll(&p, 1, -1) > 0 && read(wake_fd, &n, sizeof n) < 0 && errno != EAGAIN && errno != EINTR)
-            return cli_error(CLI_FAILED, "chat", "waiting for the answer failed: %s", strerror(errno));
+        if (poll(&p, 1, -1) > 0 && read(wake_fd, &n, sizeof n) < 0 && errno != EAGAIN &&
+            errno != EINTR)
+            return cli_error(CLI_FAILED, "chat", "waiting for the answer failed: %s",
+                             strerror(errno));
     }
 }
 
@@ -183,7 +192,9 @@ static int ask(chat *c)
     if (aq_bytes_puts(&c->messages, "]") < 0)
         return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
     const char *json = aq_bytes_str(&c->messages);
-    aq_req_in in = {.messages_json = json, .max_tok = c->max, .sampling = {.temp = c->temp, .top_p = 0.95f, .seed = c->seed}};
+    aq_req_in in = {.messages_json = json,
+                    .max_tok = c->max,
+                    .sampling = {.temp = c->temp, .top_p = 0.95f, .seed = c->seed}};
     interrupted = 0;
     int rc = json ? aq_submit(c->engine, &in, wake_cb, NULL, &r, &err) : -AQ_E_NOMEM;
     c->messages.n--;
@@ -199,9 +210,15 @@ static int ask(chat *c)
         return print_json(c, &usage, reason);
     printf("\n");
     if (c->tty)
-        fprintf(stderr, "[%s · %u tokens, %.1f tok/s · first after %.2f s · %u of %u prompt tokens known%s]\n", c->info.device,
-                usage.gen_tok, per_s(usage.gen_tok ? usage.gen_tok - 1 : 0, usage.gen_us), (double)usage.first_us / 1e6, usage.cached_tok,
-                usage.prompt_tok, reason == AQ_DONE_CANCELLED ? " · stopped" : reason == AQ_DONE_LENGTH ? " · cut at its limit" : "");
+        fprintf(
+            stderr,
+            "[%s · %u tokens, %.1f tok/s · first after %.2f s · %u of %u prompt tokens known%s]\n",
+            c->info.device, usage.gen_tok,
+            per_s(usage.gen_tok ? usage.gen_tok - 1 : 0, usage.gen_us),
+            (double)usage.first_us / 1e6, usage.cached_tok, usage.prompt_tok,
+            reason == AQ_DONE_CANCELLED ? " · stopped"
+            : reason == AQ_DONE_LENGTH  ? " · cut at its limit"
+                                        : "");
     return CLI_OK;
 }
 
@@ -213,7 +230,8 @@ static int converse(chat *c)
     int code = CLI_OK;
 
     if (asks)
-        printf("%s on %s. Ctrl-C stops an answer, Ctrl-D ends.\n", aq_model_get_info(c->model)->name, c->info.device);
+        printf("%s on %s. Ctrl-C stops an answer, Ctrl-D ends.\n",
+               aq_model_get_info(c->model)->name, c->info.device);
     for (;;) {
         if (asks) {
             printf("> ");
@@ -232,7 +250,8 @@ static int converse(chat *c)
             return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
         code = ask(c);
         if (code != CLI_OK)
-            c->messages.n = was; /* what could not be answered is forgotten; the conversation goes on */
+            c->messages.n =
+                was; /* what could not be answered is forgotten; the conversation goes on */
     }
     if (asks)
         printf("\n");
@@ -257,10 +276,11 @@ static int run(chat *c)
 int cli_chat(int argc, char **argv)
 {
     chat c = {.temp = 0.7f, .tty = isatty(STDERR_FILENO)};
-    cli_opt opts[] = {{"-m", 's', &c.path},      {"-p", 's', &c.prompt},          {"--system", 's', &c.system},
-                      {"--temp", 'f', &c.temp},  {"--seed", 'u', &c.seed},        {"--max", 'u', &c.max},
-                      {"--ctx", 'u', &c.ctx},    {"--backend", 's', &c.backend},  {"--threads", 'u', &c.threads},
-                      {"--json", 'b', &c.json},  {"--pool", 'b', &c.pool},        {0}};
+    cli_opt opts[] = {
+        {"-m", 's', &c.path},     {"-p", 's', &c.prompt},         {"--system", 's', &c.system},
+        {"--temp", 'f', &c.temp}, {"--seed", 'u', &c.seed},       {"--max", 'u', &c.max},
+        {"--ctx", 'u', &c.ctx},   {"--backend", 's', &c.backend}, {"--threads", 'u', &c.threads},
+        {"--json", 'b', &c.json}, {"--pool", 'b', &c.pool},       {0}};
     int n_pos, rc = cli_parse(argc, argv, opts, NULL, 0, &n_pos);
 
     if (rc != CLI_OK)
@@ -268,7 +288,9 @@ int cli_chat(int argc, char **argv)
     if (!c.path)
         return cli_error(CLI_CANNOT, "chat", "needs -m MODEL, a GGUF file");
     if (c.pool)
-        return cli_error(CLI_FAILED, "chat", "--pool is not supported by this version: leave it out to chat on this PC");
+        return cli_error(
+            CLI_FAILED, "chat",
+            "--pool is not supported by this version: leave it out to chat on this PC");
     if (c.json && !c.prompt)
         return cli_error(CLI_CANNOT, "chat", "--json gives one answer: it needs -p PROMPT");
     wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -47,7 +47,8 @@ static bool send_frame(int fd, uint32_t kind, const aq_bytes *b)
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes f = {0};
     uint32_t head[2] = {kind, (uint32_t)b->n};
 
-    return aq_bytes_put(&f, head, sizeof head) >= 0 && (!b->n || aq_bytes_put(&f, b->p, b->n) >= 0) && put_all(fd, f.p, f.n);
+    return aq_bytes_put(&f, head, sizeof head) >= 0 &&
+           (!b->n || aq_bytes_put(&f, b->p, b->n) >= 0) && put_all(fd, f.p, f.n);
 }
 
 /* 1 and the payload, or 0 at the end. */
@@ -84,7 +85,7 @@ typedef struct child {
     aq_stage *st;
     pthread_mutex_t mu; /* of what is written to fd, and of n */
     pthread_cond_t cv;
-    uint32_t n;         /* windows to compute */
+    uint32_t n; /* windows to compute */
     bool end;
 } child;
 
@@ -92,7 +93,11 @@ static void child_done(void *user, aq_stage *st, const aq_done *d)
 {
     child *c = user;
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
-    done_head h = {.id = d->id, .epoch = d->epoch, .n_back = d->rc < 0 ? 0 : d->n_back, .rc = d->rc, .err = d->err};
+    done_head h = {.id = d->id,
+                   .epoch = d->epoch,
+                   .n_back = d->rc < 0 ? 0 : d->n_back,
+                   .rc = d->rc,
+                   .err = d->err};
 
     (void)st;
     int rc = aq_bytes_put(&b, &h, sizeof h);
@@ -115,11 +120,18 @@ static void child_window(child *c, const aq_bytes *b)
     if (aq_cur_get_bytes(&cur, sizeof h, &p) < 0)
         return;
     memcpy(&h, p, sizeof h);
-    if (h.n_ops <= AQ_OPS_MAX && h.n_rows <= AQ_ROWS_MAX && aq_cur_get_bytes(&cur, h.n_ops * sizeof(aq_op), &op) >= 0 &&
+    if (h.n_ops <= AQ_OPS_MAX && h.n_rows <= AQ_ROWS_MAX &&
+        aq_cur_get_bytes(&cur, h.n_ops * sizeof(aq_op), &op) >= 0 &&
         aq_cur_get_bytes(&cur, h.n_rows * sizeof(aq_row), &row) >= 0 &&
         aq_cur_get_bytes(&cur, (size_t)h.n_rows * c->row_f32 * sizeof(float), &x) >= 0) {
-        aq_window w = {.id = h.id, .epoch = h.epoch, .n_ops = h.n_ops, .n_rows = h.n_rows, .n_back = h.n_back, .op = (const void *)op,
-                       .row = (const void *)row, .x = (const void *)x};
+        aq_window w = {.id = h.id,
+                       .epoch = h.epoch,
+                       .n_ops = h.n_ops,
+                       .n_rows = h.n_rows,
+                       .n_back = h.n_back,
+                       .op = (const void *)op,
+                       .row = (const void *)row,
+                       .x = (const void *)x};
         rc = c->st->vt->submit(c->st, &w, &err);
     }
     if (rc < 0) { /* refused: it completes at once */
@@ -170,7 +182,8 @@ static int child_run(int fd, const pipe_cfg *cfg)
     if (rc >= 0)
         rc = aq_model_open(rt, cfg->model, 0, &m, &src, &err);
     if (rc >= 0)
-        rc = aq_stage_local(rt, m, &src, &(aq_place){.backend = cfg->backend}, &cfg->state, cfg->l0, cfg->l1, NULL, &c.st, &err);
+        rc = aq_stage_local(rt, m, &src, &(aq_place){.backend = cfg->backend}, &cfg->state, cfg->l0,
+                            cfg->l1, NULL, &c.st, &err);
     if (rc < 0) {
         if (aq_bytes_puts(&b, err.text) < 0)
             return 1;
@@ -180,8 +193,10 @@ static int child_run(int fd, const pipe_cfg *cfg)
     c.row_f32 = aq_model_get_info(m)->row_f32;
     c.st->done_cb = child_done;
     c.st->done_user = &c;
-    uint32_t hello[7] = {c.st->l0, c.st->l1, c.st->n_page, c.st->n_snap, c.st->max_rows, c.st->max_seq, c.st->n_inflight};
-    if (aq_bytes_put(&b, hello, sizeof hello) < 0 || !send_frame(fd, F_HELLO, &b) || pthread_create(&reader, NULL, child_read, &c))
+    uint32_t hello[7] = {c.st->l0,       c.st->l1,      c.st->n_page,    c.st->n_snap,
+                         c.st->max_rows, c.st->max_seq, c.st->n_inflight};
+    if (aq_bytes_put(&b, hello, sizeof hello) < 0 || !send_frame(fd, F_HELLO, &b) ||
+        pthread_create(&reader, NULL, child_read, &c))
         return 1;
     for (;;) {
         pthread_mutex_lock(&c.mu);
@@ -209,8 +224,13 @@ bool pipe_stage_child(int argc, char **argv, int *ret)
         return false;
     for (int i = 0; i < 8; i++)
         v[i] = (uint32_t)strtoul(argv[4 + i], NULL, 10);
-    pipe_cfg cfg = {.model = argv[2], .backend = argv[3], .l0 = v[1], .l1 = v[2],
-                    .state = {.kv_type = v[3], .n_page = v[4], .max_seq = v[5], .n_snap = v[6], .max_rows = v[7]}};
+    pipe_cfg cfg = {
+        .model = argv[2],
+        .backend = argv[3],
+        .l0 = v[1],
+        .l1 = v[2],
+        .state = {
+            .kv_type = v[3], .n_page = v[4], .max_seq = v[5], .n_snap = v[6], .max_rows = v[7]}};
     *ret = child_run((int)v[0], &cfg);
     return true;
 }
@@ -272,7 +292,8 @@ static void *parent_read(void *arg)
         pthread_mutex_unlock(&t->mu);
         if (!any)
             return NULL;
-        d.rc = aq_fail(&d.err, AQ_E_GONE, "the child with layers %u to %u has gone", t->stage.l0, t->stage.l1);
+        d.rc = aq_fail(&d.err, AQ_E_GONE, "the child with layers %u to %u has gone", t->stage.l0,
+                       t->stage.l1);
         aq_stage_done(&t->stage, &d);
     }
 }
@@ -304,7 +325,8 @@ static int submit(aq_stage *st, const aq_window *w, aq_err *err)
     pthread_mutex_unlock(&t->mu);
     if (rc < 0)
         return rc;
-    /* the child's reader always takes what comes; when it is gone the reader here completes the window with GONE */
+    /* the child's reader always takes what comes; when it is gone the reader here completes the
+     * window with GONE */
     pthread_mutex_lock(&t->send);
     send_frame(t->fd, F_WINDOW, &b);
     pthread_mutex_unlock(&t->send);
@@ -346,15 +368,28 @@ aq_stage *pipe_stage(const pipe_cfg *cfg, uint32_t row_f32, aq_err *err)
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
         return aq_fail_errno(err, errno, "socketpair"), NULL;
-    const uint32_t v[8] = {(uint32_t)fd[1], cfg->l0, cfg->l1, cfg->state.kv_type, cfg->state.n_page, cfg->state.max_seq, cfg->state.n_snap,
-                           cfg->state.max_rows};
+    const uint32_t v[8] = {(uint32_t)fd[1],   cfg->l0,
+                           cfg->l1,           cfg->state.kv_type,
+                           cfg->state.n_page, cfg->state.max_seq,
+                           cfg->state.n_snap, cfg->state.max_rows};
     for (int i = 0; i < 8; i++)
         snprintf(arg[i], sizeof arg[i], "%u", v[i]);
     pid_t pid = fork();
     if (pid == 0) {
         /* between fork and exec only what is safe there; fd[1] alone stays open */
-        char *const args[] = {(char *)"stage", (char *)"--stage", (char *)cfg->model, (char *)cfg->backend, arg[0], arg[1], arg[2], arg[3],
-                              arg[4], arg[5], arg[6], arg[7], NULL};
+        char *const args[] = {(char *)"stage",
+                              (char *)"--stage",
+                              (char *)cfg->model,
+                              (char *)cfg->backend,
+                              arg[0],
+                              arg[1],
+                              arg[2],
+                              arg[3],
+                              arg[4],
+                              arg[5],
+                              arg[6],
+                              arg[7],
+                              NULL};
         int keep = dup(fd[1]);
         dup2(keep, fd[1]); /* clears close-on-exec */
         close(keep);
@@ -364,7 +399,8 @@ aq_stage *pipe_stage(const pipe_cfg *cfg, uint32_t row_f32, aq_err *err)
     close(fd[1]);
     pstage *t = calloc(1, sizeof *t);
     if (pid < 0 || !t || !recv_frame(fd[0], &kind, &b) || kind != F_HELLO || b.n != sizeof hello) {
-        aq_fail(err, AQ_E_GONE, "no stage in the child: %.*s", kind == F_ERROR ? (int)b.n : 0, b.p ? (const char *)b.p : "");
+        aq_fail(err, AQ_E_GONE, "no stage in the child: %.*s", kind == F_ERROR ? (int)b.n : 0,
+                b.p ? (const char *)b.p : "");
         close(fd[0]);
         if (pid > 0)
             waitpid(pid, NULL, 0);
@@ -375,8 +411,15 @@ aq_stage *pipe_stage(const pipe_cfg *cfg, uint32_t row_f32, aq_err *err)
     t->fd = fd[0];
     t->pid = pid;
     t->row_f32 = row_f32;
-    t->stage = (aq_stage){.vt = &vt, .self = t, .l0 = hello[0], .l1 = hello[1], .n_page = hello[2], .n_snap = hello[3], .max_rows = hello[4],
-                          .max_seq = hello[5], .n_inflight = AQ_MIN(hello[6], MOST)};
+    t->stage = (aq_stage){.vt = &vt,
+                          .self = t,
+                          .l0 = hello[0],
+                          .l1 = hello[1],
+                          .n_page = hello[2],
+                          .n_snap = hello[3],
+                          .max_rows = hello[4],
+                          .max_seq = hello[5],
+                          .n_inflight = AQ_MIN(hello[6], MOST)};
     pthread_mutex_init(&t->mu, NULL);
     pthread_mutex_init(&t->send, NULL);
     if (pthread_create(&t->reader, NULL, parent_read, t)) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler: what each setting lets through, what it prefers, and that chance is a function of seed and position alone. */
+/* The sampler: what each setting lets through, what it prefers, and that chance is a function of
+ * seed and position alone. */
 #include <math.h>
 
 #include "sampler-priv.h"
@@ -8,7 +9,8 @@
 #define N 8u
 
 /* Draw many positions; count[tok]. The logits are given anew each time, tok[] is the history. */
-static void draw(const aq_sampling *s, const float *logits, const int32_t *hist, uint32_t n_hist, uint32_t times, uint32_t count[N])
+static void draw(const aq_sampling *s, const float *logits, const int32_t *hist, uint32_t n_hist,
+                 uint32_t times, uint32_t count[N])
 {
     AQ_AUTO(aq_sampler_free) aq_sampler *p = NULL;
     aq_err err = {0};
@@ -65,7 +67,8 @@ static void spread(void)
     ok(good, "temperature 0.5 sharpens");
 
     draw(&(aq_sampling){.temp = 1, .seed = 5, .top_k = 2}, l, NULL, 0, TIMES, c);
-    ok(c[4] + c[2] == TIMES && near(c[4], TIMES, 1 / (1 + exp(-1))), "top-k 2 leaves the best two, in their proportion");
+    ok(c[4] + c[2] == TIMES && near(c[4], TIMES, 1 / (1 + exp(-1))),
+       "top-k 2 leaves the best two, in their proportion");
     draw(&(aq_sampling){.temp = 1, .seed = 5, .top_k = 1}, l, NULL, 0, 1000, c);
     ok(c[4] == 1000, "top-k 1 is greedy");
     /* softmax of l: 4 has .602, 2 .222, 1 .082, 5 .049, 0 .030, … */
@@ -76,14 +79,16 @@ static void spread(void)
     draw(&(aq_sampling){.temp = 1, .seed = 5, .top_k = 3, .top_p = 0.8f}, l, NULL, 0, TIMES, c);
     ok(c[4] && c[2] && c[4] + c[2] == TIMES, "top-p counts on what top-k left");
     draw(&(aq_sampling){.temp = 1, .seed = 5, .min_p = 0.13f}, l, NULL, 0, TIMES, c);
-    ok(c[4] && c[2] && c[1] && c[4] + c[2] + c[1] == TIMES, "min-p 0.13 of the best leaves three (0.135)");
+    ok(c[4] && c[2] && c[1] && c[4] + c[2] + c[1] == TIMES,
+       "min-p 0.13 of the best leaves three (0.135)");
     draw(&(aq_sampling){.temp = 1, .seed = 5, .min_p = 0.14f, .top_k = 5}, l, NULL, 0, TIMES, c);
     ok(c[4] && c[2] && c[4] + c[2] == TIMES, "min-p 0.14 beside top-k leaves two");
 }
 
 static void greedy(void)
 {
-    const float tie[N] = {1, 5, 5, 0, 5, 0, 0, 0}, nan_[N] = {NAN, 1, NAN, 2, 0, 0, 0, 0}, all_nan[N] = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    const float tie[N] = {1, 5, 5, 0, 5, 0, 0, 0}, nan_[N] = {NAN, 1, NAN, 2, 0, 0, 0, 0},
+                all_nan[N] = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     uint32_t c[N];
 
     draw(&(aq_sampling){0}, tie, NULL, 0, 10, c);
@@ -139,12 +144,13 @@ static void chance(void)
         sum2 += u * u;
     }
     ok(!differs, "numbers lie in [0, 1)");
-    ok(fabs(sum / 10000 - 0.5) < 0.015 && fabs(sum2 / 10000 - 1.0 / 3) < 0.015, "mean %.3f and mean square %.3f are those of chance", sum / 10000,
-       sum2 / 10000);
+    ok(fabs(sum / 10000 - 0.5) < 0.015 && fabs(sum2 / 10000 - 1.0 / 3) < 0.015,
+       "mean %.3f and mean square %.3f are those of chance", sum / 10000, sum2 / 10000);
     uint32_t same = 0;
     for (uint64_t i = 0; i < 1000; i++)
         same += (aq_sampler_uniform(7, i) < 0.5) == (aq_sampler_uniform(8, i) < 0.5);
-    ok(same > 420 && same < 580, "neighbouring seeds are strangers (%u of 1000 on the same side)", same);
+    ok(same > 420 && same < 580, "neighbouring seeds are strangers (%u of 1000 on the same side)",
+       same);
     ok(aq_sampler_uniform(7, 5) == aq_sampler_uniform(7, 5), "and a number can be made again");
 }
 
@@ -159,8 +165,10 @@ static void logprobs(void)
     lse = log(lse);
     uint32_t n = aq_sampler_logprobs(l, N, 1, 3, p);
     ok(n == 4 && p[0].tok == 1 && fabs(p[0].logprob - (1 - lse)) < 1e-6, "the chosen token first");
-    ok(p[1].tok == 3 && p[2].tok == 5 && p[3].tok == 2 && fabs(p[3].logprob - (2 - lse)) < 1e-6, "then the best, the lower id first among equals");
-    ok(aq_sampler_logprobs(l, N, 7, 0, p) == 1 && p[0].tok == 7 && isinf(p[0].logprob), "none of the best when none are asked for");
+    ok(p[1].tok == 3 && p[2].tok == 5 && p[3].tok == 2 && fabs(p[3].logprob - (2 - lse)) < 1e-6,
+       "then the best, the lower id first among equals");
+    ok(aq_sampler_logprobs(l, N, 7, 0, p) == 1 && p[0].tok == 7 && isinf(p[0].logprob),
+       "none of the best when none are asked for");
     ok(aq_sampler_logprobs(l, N, 0, 64, p) <= 9, "never more than there are");
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admission: a request runs only with a seq and with pages for its prompt and its longest answer, so that no chat is ever stopped for
- * want of memory half way. Requests wait in order; the first that does not fit holds the others (nobody starves). Parked chats give way
- * first, the one not used for longest before the others.
+/* Admission: a request runs only with a seq and with pages for its prompt and its longest answer,
+ * so that no chat is ever stopped for want of memory half way. Requests wait in order; the first
+ * that does not fit holds the others (nobody starves). Parked chats give way first, the one not
+ * used for longest before the others.
  *
- * Pages are counted here as every stage counts them, by the same rules as in state/: KEEP gives back what lies behind, FORK shares full
- * pages and copies a last one that is not full, and a shared page that is not full is copied before it is written. The number of pages
- * is the smallest stage's. */
+ * Pages are counted here as every stage counts them, by the same rules as in state/: KEEP gives
+ * back what lies behind, FORK shares full pages and copies a last one that is not full, and a
+ * shared page that is not full is copied before it is written. The number of pages is the smallest
+ * stage's. */
 #include "sched-priv.h"
 
 uint32_t aq_page_need(uint32_t n_tok)
@@ -196,8 +198,11 @@ static bool admit(aq_engine *e, aq_req *r)
     aq_err err = {0};
 
     if (total > e->set.n_page) {
-        aq_fail(&err, AQ_E_LIMIT, "the chat needs room for %u tokens with its answer, the smallest part of the model's state holds %u: "
-                                  "ask for a shorter answer or shorten the chat", n_tok, e->set.n_page * AQ_PAGE_TOK);
+        aq_fail(&err, AQ_E_LIMIT,
+                "the chat needs room for %u tokens with its answer, the smallest part of the "
+                "model's state holds %u: "
+                "ask for a shorter answer or shorten the chat",
+                n_tok, e->set.n_page * AQ_PAGE_TOK);
         aq_req_end(e, r, -AQ_E_LIMIT, &err);
         return true;
     }
