@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drives the window as assistive technology does: by role, name and action over AT-SPI. Waits on conditions, never on time."""
 
+import ctypes
+import functools
 import os
 import signal
 import subprocess
@@ -14,6 +16,50 @@ from gi.repository import Atspi  # noqa: E402
 
 HANG_S = 120  # nothing that a test waits for takes a tenth of this
 BUTTON = ('button', 'push button', 'toggle button')
+
+class Keyboard:
+    """Keys by the X server's test extension. There is no window manager, so the window is given the focus here."""
+
+    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'question': 0x3f}
+
+    def __init__(self):
+        self.x, self.xtst = ctypes.CDLL('libX11.so.6'), ctypes.CDLL('libXtst.so.6')
+        self.x.XOpenDisplay.restype = ctypes.c_void_p
+        self.x.XDefaultRootWindow.argtypes, self.x.XDefaultRootWindow.restype = [ctypes.c_void_p], ctypes.c_ulong
+        self.x.XKeysymToKeycode.argtypes, self.x.XKeysymToKeycode.restype = [ctypes.c_void_p, ctypes.c_ulong], ctypes.c_ubyte
+        self.x.XSetInputFocus.argtypes = [ctypes.c_void_p, ctypes.c_ulong, ctypes.c_int, ctypes.c_ulong]
+        self.x.XSync.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        self.x.XFree.argtypes = [ctypes.c_void_p]
+        self.x.XQueryTree.argtypes = [ctypes.c_void_p, ctypes.c_ulong] + [ctypes.c_void_p] * 4
+        self.xtst.XTestFakeKeyEvent.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_ulong]
+        self.display = self.x.XOpenDisplay(None)
+        if not self.display:
+            raise RuntimeError('no X display')
+
+    def focus(self):
+        """The topmost window of the root: a dialog lies inside the app's only window."""
+        root, parent, children, n = ctypes.c_ulong(), ctypes.c_ulong(), ctypes.POINTER(ctypes.c_ulong)(), ctypes.c_uint()
+        self.x.XQueryTree(self.display, self.x.XDefaultRootWindow(self.display), *(ctypes.byref(v) for v in (root, parent, children, n)))
+        if not n.value:
+            raise RuntimeError('no window on the X display')
+        self.x.XSetInputFocus(self.display, children[n.value - 1], 1, 0)
+        self.x.XFree(children)
+
+    def press(self, name):
+        self.focus()
+        codes = [self.x.XKeysymToKeycode(self.display, self.SYMS.get(k) or ord(k)) for k in name.split('+')]
+        if name.endswith('question'):
+            codes.insert(-1, self.x.XKeysymToKeycode(self.display, self.SYMS['Shift']))
+        for code in codes:
+            self.xtst.XTestFakeKeyEvent(self.display, code, 1, 0)
+        for code in reversed(codes):
+            self.xtst.XTestFakeKeyEvent(self.display, code, 0, 0)
+        self.x.XSync(self.display, 0)
+
+
+@functools.cache
+def keyboard():
+    return Keyboard()
 
 
 class Tap:
@@ -128,6 +174,10 @@ class App:
         tab.do_action(0)
         if not wait(lambda: tab.get_state_set().contains(Atspi.StateType.SELECTED)):
             raise RuntimeError('the page %s was not chosen\n%s' % (name, self.tree()))
+
+    def key(self, name):
+        """A key or a chord such as 'Control+n', for what has the focus in the window."""
+        keyboard().press(name)
 
     def entry(self):
         return self.wait_for(('text', 'entry', 'text box'), 'Message')
