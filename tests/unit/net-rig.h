@@ -12,8 +12,6 @@
 
 #define RIG_ROWS 512u
 
-static const char *rig_cpu_path; /* NULL = the best */
-
 typedef struct rig {
     aq_rt *rt;
     aq_model *m;
@@ -33,8 +31,9 @@ __attribute__((unused)) static void rig_close(rig *r)
     *r = (rig){0};
 }
 
-/* blocks NULL = the backend's own. */
-__attribute__((unused)) static int rig_open(rig *r, const char *arch, const char *type, const char *backend, uint32_t threads, const aq_blocks *blocks)
+/* cpu_path NULL = the best; blocks NULL = the backend's own. */
+__attribute__((unused)) static int rig_open_path(rig *r, const char *arch, const char *type, const char *backend, uint32_t threads,
+                                                 const char *cpu_path, const aq_blocks *blocks)
 {
     char path[] = "/tmp/aq-net-XXXXXX";
     aq_err err = {0};
@@ -45,7 +44,7 @@ __attribute__((unused)) static int rig_open(rig *r, const char *arch, const char
     close(fd);
     int rc = gw_model(arch, type, 7, path);
     if (rc == 0)
-        rc = aq_rt_new(&(aq_rt_cfg){.n_threads = threads, .cpu_path = rig_cpu_path}, &r->rt, &err);
+        rc = aq_rt_new(&(aq_rt_cfg){.n_threads = threads, .cpu_path = cpu_path}, &r->rt, &err);
     if (rc == 0)
         rc = aq_model_open(r->rt, path, 0, &r->m, &r->src, &err);
     unlink(path);
@@ -65,6 +64,11 @@ __attribute__((unused)) static int rig_open(rig *r, const char *arch, const char
     r->embd = aq_model_get_info(r->m)->n_embd;
     r->vocab = aq_model_get_info(r->m)->n_vocab;
     return 0;
+}
+
+__attribute__((unused)) static int rig_open(rig *r, const char *arch, const char *type, const char *backend, uint32_t threads, const aq_blocks *blocks)
+{
+    return rig_open_path(r, arch, type, backend, threads, NULL, blocks);
 }
 
 __attribute__((unused)) static int rig_state(rig *r, uint32_t kv_type, void **ret)

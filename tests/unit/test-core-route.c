@@ -31,9 +31,11 @@ static bool right(const aq_layer *d, const float *l, const int32_t *expert, cons
     for (uint32_t i = 0; i < d->n_exp; i++)
         all += exp(l[i]);
     for (uint32_t j = 0; j < d->n_used; j++)
-        chosen += d->exp_gate == AQ_GATE_SIGMOID ? 1 / (1 + exp(-l[expert[j]])) : exp(l[expert[j]]) / all;
+        chosen +=
+            d->exp_gate == AQ_GATE_SIGMOID ? 1 / (1 + exp(-l[expert[j]])) : exp(l[expert[j]]) / all;
     for (uint32_t j = 0; j < d->n_used; j++) {
-        double s = d->exp_gate == AQ_GATE_SIGMOID ? 1 / (1 + exp(-l[expert[j]])) : exp(l[expert[j]]) / all;
+        double s =
+            d->exp_gate == AQ_GATE_SIGMOID ? 1 / (1 + exp(-l[expert[j]])) : exp(l[expert[j]]) / all;
         s = (d->exp_renorm ? s / chosen : s) * d->exp_scale;
         if (rank_of(l, d->n_exp, (uint32_t)expert[j]) != j || fabs(w[j] - s) > 1e-6 * s)
             return false;
@@ -46,8 +48,11 @@ int main(int argc, char **argv)
     rng = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL) * 2654435761u + 1;
     printf("# seed %llu\n", (unsigned long long)rng);
     for (uint32_t c = 0; c < 8; c++) {
-        aq_layer d = {.n_exp = c & 1 ? 128 : 6, .n_used = c & 1 ? 8 : 6, .exp_gate = c & 2 ? AQ_GATE_SIGMOID : AQ_GATE_SOFTMAX,
-                      .exp_renorm = c & 4, .exp_scale = c & 2 ? 2.5f : 1};
+        aq_layer d = {.n_exp = c & 1 ? 128 : 6,
+                      .n_used = c & 1 ? 8 : 6,
+                      .exp_gate = c & 2 ? AQ_GATE_SIGMOID : AQ_GATE_SOFTMAX,
+                      .exp_renorm = c & 4,
+                      .exp_scale = c & 2 ? 2.5f : 1};
         bool good = true;
         for (uint32_t t = 0; t < 500; t++) {
             float l[3 * 128], w[3 * 8];
@@ -58,9 +63,11 @@ int main(int argc, char **argv)
             for (uint32_t r = 0; r < 3; r++)
                 good = good && right(&d, l + r * d.n_exp, expert + r * d.n_used, w + r * d.n_used);
         }
-        ok(good, "%u of %u, %s%s", d.n_used, d.n_exp, c & 2 ? "sigmoid" : "softmax", c & 4 ? ", renormalised" : "");
+        ok(good, "%u of %u, %s%s", d.n_used, d.n_exp, c & 2 ? "sigmoid" : "softmax",
+           c & 4 ? ", renormalised" : "");
     }
-    aq_layer d = {.n_exp = 4, .n_used = 2, .exp_gate = AQ_GATE_SOFTMAX, .exp_renorm = 1, .exp_scale = 1};
+    aq_layer d = {
+        .n_exp = 4, .n_used = 2, .exp_gate = AQ_GATE_SOFTMAX, .exp_renorm = 1, .exp_scale = 1};
     float w[2];
     int32_t e[2];
     aq_route(&d, (float[]){1, 3, 3, 3}, 1, e, w);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/aq-test-gguf-XXXXXX", path[64];
+static char folder[200], path[256];
 static const uint64_t small[] = {32, 2, 0};
 
 static int open_bytes(const aq_bytes *b, uint32_t flags, aq_err *err)
@@ -309,12 +309,12 @@ static void models(void)
     load_model(
         "llama", "F16",
         &b); /* stored in a type that is known but not computed with; as many bytes per value do not matter */
-    uint32_t q5_k = 13;
-    memcpy(behind(&b, "blk.0.ffn_gate.weight") + 4 + 16, &q5_k, 4);
+    uint32_t q8_1 = 9;
+    memcpy(behind(&b, "blk.0.ffn_gate.weight") + 4 + 16, &q8_1, 4);
     memcpy(behind(&b, "blk.0.ffn_gate.weight") + 4, &(uint64_t){256}, 8);
     memcpy(behind(&b, "blk.0.ffn_gate.weight") + 12, &(uint64_t){1}, 8);
-    refused(&b, AQ_E_UNSUPPORTED, "'blk.0.ffn_gate.weight' is stored as Q5_K",
-            "it reads F32, F16, Q4_1, Q8_0, Q4_K, Q6_K, BF16",
+    refused(&b, AQ_E_UNSUPPORTED, "'blk.0.ffn_gate.weight' is stored as Q8_1",
+            "it reads F32, F16, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, BF16",
             "a quant type that is not computed with");
 
     gw w;
@@ -380,7 +380,7 @@ static void no_files(void)
 {
     aq_model *m = NULL;
     aq_err err = {0};
-    char p[96];
+    char p[256];
     ok(aq_model_open(NULL, "/nonexistent/m.gguf", 0, &m, NULL, &err) == -AQ_E_IO &&
            strstr(err.text, "/nonexistent/m.gguf"),
        "no such file: %s", err.text);
@@ -397,6 +397,8 @@ static void no_files(void)
 
 int main(void)
 {
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.150s/aq-test-gguf-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(folder))
         return 2;
     snprintf(path, sizeof path, "%s/test.gguf", folder);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/aq-test-open-XXXXXX", path[64];
+static char folder[200], path[256];
 
 static aq_model *must_open(const char *p, aq_wsrc *w)
 {
@@ -25,7 +25,7 @@ static void every_kind(void)
     static const char *const archs[] = {"llama", "qwen3moe", "qwen35"}, *const types[] = {
                                                                             "F32",  "F16",  "BF16",
                                                                             "Q8_0", "Q4_1", "Q4_K",
-                                                                            "Q6_K", "mix"};
+                                                                            "Q5_K", "Q6_K", "mix"};
     for (size_t a = 0; a < AQ_LEN(archs); a++) {
         for (size_t t = 0; t < AQ_LEN(types); t++) {
             AQ_AUTO(aq_model_free)
@@ -327,9 +327,9 @@ static void weights(void)
 
 /* ---- parts ---- */
 
-static void shard_name(char out[96], uint32_t no, uint32_t count)
+static void shard_name(char out[256], uint32_t no, uint32_t count)
 {
-    snprintf(out, 96, "%s/m-%05u-of-%05u.gguf", folder, no + 1, count);
+    snprintf(out, 256, "%s/m-%05u-of-%05u.gguf", folder, no + 1, count);
 }
 
 /** The model at path once more, in parts: the keys in the first, every count-th tensor in each (the first has none when `bare`). */
@@ -346,7 +346,7 @@ static void split(uint32_t count, bool bare, uint32_t claim_count, uint32_t clai
     for (uint32_t no = 0; no < count; no++) {
         gw w;
         aq_bytes b = {0};
-        char name[96];
+        char name[256];
         gw_begin(&w, 1);
         if (!no && aq_bytes_put(&w.kv, s->head + 24, kv_end - 24) < 0)
             abort();
@@ -386,7 +386,7 @@ static void parts(void)
     aq_wsrc w1 = {0}, w2 = {0};
     aq_err err = {0};
     aq_model *m = NULL;
-    char name[96], other[96];
+    char name[256], other[256];
     uint8_t *a = malloc(1 << 20), *b = malloc(1 << 20);
     gw_model("qwen35", "F16", 9, path);
     aq_model *whole = must_open(path, &w1);
@@ -427,7 +427,7 @@ static void parts(void)
        "a part under another name: %s", err.text);
     shard_name(name, 1, 3);
     rename(other, name);
-    char third[96];
+    char third[256];
     shard_name(third, 2, 3);
     rename(third, name);
     shard_name(name, 0, 3);
@@ -525,7 +525,9 @@ static int open_and_card(void *user)
 
 int main(void)
 {
-    char name[96];
+    char name[256];
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.150s/aq-test-open-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(folder))
         return 2;
     snprintf(path, sizeof path, "%s/test.gguf", folder);

@@ -56,7 +56,8 @@ static void rewind_slot(void *user, uint32_t dst, uint32_t src, uint32_t n_rows)
 }
 
 static const aq_seqmap_vt vt = {copy_page, copy_slot, zero_slot, rewind_slot};
-static const aq_state_cfg cfg = {.n_page = N_PAGE, .max_seq = MAX_SEQ, .n_snap = N_SNAP, .max_rows = MAX_ROWS};
+static const aq_state_cfg cfg = {
+    .n_page = N_PAGE, .max_seq = MAX_SEQ, .n_snap = N_SNAP, .max_rows = MAX_ROWS};
 
 static int op(aq_seqmap *m, uint16_t kind, uint32_t seq, uint32_t from, uint64_t arg)
 {
@@ -106,42 +107,64 @@ static void one_by_one(bool recurrent)
     mem *me = calloc(1, sizeof(*me));
     const char *k = recurrent ? "recurrent" : "plain";
     ok(aq_seqmap_new(&cfg, recurrent, &vt, me, &m, NULL) == 0, "%s: made", k);
-    ok(op(m, AQ_OP_KEEP, 0, 0, 1) == -AQ_E_INVAL && !aq_seqmap_has(m, 0), "%s: KEEP 1 of no seq is refused", k);
+    ok(op(m, AQ_OP_KEEP, 0, 0, 1) == -AQ_E_INVAL && !aq_seqmap_has(m, 0),
+       "%s: KEEP 1 of no seq is refused", k);
     ok(feed(m, me, 0, 1, toks, false) == -AQ_E_INVAL, "%s: rows of no seq are refused", k);
-    ok(op(m, AQ_OP_KEEP, 0, 0, 0) == 0 && aq_seqmap_has(m, 0) && aq_seqmap_pages_used(m) == 0, "%s: KEEP 0 makes an empty seq", k);
+    ok(op(m, AQ_OP_KEEP, 0, 0, 0) == 0 && aq_seqmap_has(m, 0) && aq_seqmap_pages_used(m) == 0,
+       "%s: KEEP 0 makes an empty seq", k);
     ok(op(m, AQ_OP_KEEP, MAX_SEQ, 0, 0) == -AQ_E_INVAL, "%s: a seq out of range is refused", k);
     ok(op(m, 99, 0, 0, 0) == -AQ_E_INVAL, "%s: an unknown operation is refused", k);
-    ok(feed(m, me, 0, 300, toks, false) == 0 && len_of(m, 0) == 300 && aq_seqmap_pages_used(m) == 2, "%s: 300 tokens take 2 pages", k);
-    ok(feed(m, me, 0, MAX_ROWS + 1, toks, false) == -AQ_E_INVAL && len_of(m, 0) == 300, "%s: too many rows are refused", k);
-    ok(op(m, AQ_OP_KEEP, 0, 0, 301) == -AQ_E_INVAL && len_of(m, 0) == 300, "%s: KEEP beyond the length is refused", k);
-    ok(op(m, AQ_OP_FORK, 1, 2, 0) == -AQ_E_INVAL && op(m, AQ_OP_FORK, 0, 0, 10) == -AQ_E_INVAL, "%s: FORK of nothing or itself is refused", k);
-    ok(op(m, AQ_OP_FORK, 1, 0, 301) == -AQ_E_INVAL && !aq_seqmap_has(m, 1), "%s: FORK beyond the length is refused", k);
-    ok(op(m, AQ_OP_FORK, 1, 0, 300) == 0 && aq_seqmap_pages_used(m) == 2, "%s: FORK shares pages", k);
-    ok(op(m, AQ_OP_FORK, 1, 0, 300) == -AQ_E_INVAL, "%s: FORK into a seq with tokens is refused", k);
+    ok(feed(m, me, 0, 300, toks, false) == 0 && len_of(m, 0) == 300 && aq_seqmap_pages_used(m) == 2,
+       "%s: 300 tokens take 2 pages", k);
+    ok(feed(m, me, 0, MAX_ROWS + 1, toks, false) == -AQ_E_INVAL && len_of(m, 0) == 300,
+       "%s: too many rows are refused", k);
+    ok(op(m, AQ_OP_KEEP, 0, 0, 301) == -AQ_E_INVAL && len_of(m, 0) == 300,
+       "%s: KEEP beyond the length is refused", k);
+    ok(op(m, AQ_OP_FORK, 1, 2, 0) == -AQ_E_INVAL && op(m, AQ_OP_FORK, 0, 0, 10) == -AQ_E_INVAL,
+       "%s: FORK of nothing or itself is refused", k);
+    ok(op(m, AQ_OP_FORK, 1, 0, 301) == -AQ_E_INVAL && !aq_seqmap_has(m, 1),
+       "%s: FORK beyond the length is refused", k);
+    ok(op(m, AQ_OP_FORK, 1, 0, 300) == 0 && aq_seqmap_pages_used(m) == 2, "%s: FORK shares pages",
+       k);
+    ok(op(m, AQ_OP_FORK, 1, 0, 300) == -AQ_E_INVAL, "%s: FORK into a seq with tokens is refused",
+       k);
     me->n_copy = 0;
-    ok(feed(m, me, 1, 1, toks, false) == 0 && me->n_copy == 1 && aq_seqmap_pages_used(m) == 3, "%s: writing copies the open page only", k);
-    ok(feed(m, me, 0, 1, toks, false) == 0 && me->n_copy == 1, "%s: the other seq then owns its page", k);
-    ok(op(m, AQ_OP_FREE, 0, 0, 0) == 0 && aq_seqmap_pages_used(m) == 2 && len_of(m, 1) == 301, "%s: FREE keeps shared pages", k);
-    ok(op(m, AQ_OP_FREE, 0, 0, 0) == 0 && op(m, AQ_OP_FREE, 1, 0, 0) == 0 && aq_seqmap_pages_used(m) == 0, "%s: FREE gives all back", k);
+    ok(feed(m, me, 1, 1, toks, false) == 0 && me->n_copy == 1 && aq_seqmap_pages_used(m) == 3,
+       "%s: writing copies the open page only", k);
+    ok(feed(m, me, 0, 1, toks, false) == 0 && me->n_copy == 1,
+       "%s: the other seq then owns its page", k);
+    ok(op(m, AQ_OP_FREE, 0, 0, 0) == 0 && aq_seqmap_pages_used(m) == 2 && len_of(m, 1) == 301,
+       "%s: FREE keeps shared pages", k);
+    ok(op(m, AQ_OP_FREE, 0, 0, 0) == 0 && op(m, AQ_OP_FREE, 1, 0, 0) == 0 &&
+           aq_seqmap_pages_used(m) == 0,
+       "%s: FREE gives all back", k);
 
-    aq_op list[3] = {{.kind = AQ_OP_KEEP, .seq = 2}, {.kind = AQ_OP_KEEP, .seq = 3, .arg = 5}, {.kind = AQ_OP_KEEP, .seq = 4}};
+    aq_op list[3] = {{.kind = AQ_OP_KEEP, .seq = 2},
+                     {.kind = AQ_OP_KEEP, .seq = 3, .arg = 5},
+                     {.kind = AQ_OP_KEEP, .seq = 4}};
     aq_err err = {0};
-    ok(aq_seqmap_apply(m, list, 3, &err) == -AQ_E_INVAL && aq_seqmap_has(m, 2) && !aq_seqmap_has(m, 4) && strstr(err.text, "operation 1"),
+    ok(aq_seqmap_apply(m, list, 3, &err) == -AQ_E_INVAL && aq_seqmap_has(m, 2) &&
+           !aq_seqmap_has(m, 4) && strstr(err.text, "operation 1"),
        "%s: a list stops at its bad operation and names it", k);
 
     aq_row bad[3] = {{.seq = 2, .pos = 0}, {.seq = 2, .pos = 1}, {.seq = 2, .pos = 1}};
     aq_window w = {.n_rows = 3, .row = bad};
-    ok(aq_seqmap_grow(m, &w, NULL) == -AQ_E_INVAL && len_of(m, 2) == 0, "%s: a position twice is refused", k);
+    ok(aq_seqmap_grow(m, &w, NULL) == -AQ_E_INVAL && len_of(m, 2) == 0,
+       "%s: a position twice is refused", k);
     ok(op(m, AQ_OP_KEEP, 3, 0, 0) == 0, "%s: another seq", k);
     bad[1] = (aq_row){.seq = 3, .pos = 0};
-    ok(aq_seqmap_grow(m, &w, NULL) == -AQ_E_INVAL && len_of(m, 3) == 0, "%s: rows that are not adjacent are refused", k);
+    ok(aq_seqmap_grow(m, &w, NULL) == -AQ_E_INVAL && len_of(m, 3) == 0,
+       "%s: rows that are not adjacent are refused", k);
 
     for (uint64_t id = 10; id < 10 + N_SNAP; id++)
         if (op(m, AQ_OP_SNAP, 2, 0, id) < 0)
             ok(false, "%s: SNAP %u", k, (unsigned)id);
-    ok(op(m, AQ_OP_SNAP, 2, 0, 99) == -AQ_E_LIMIT && op(m, AQ_OP_SNAP, 2, 0, 11) == 0, "%s: one SNAP too many; the same id again is none", k);
-    ok(op(m, AQ_OP_FREE, AQ_SEQ_NONE, 0, 10) == 0 && op(m, AQ_OP_SNAP, 2, 0, 99) == 0, "%s: FREE drops a snapshot", k);
-    ok(op(m, AQ_OP_RESTORE, 2, 0, 10) == -AQ_E_INVAL, "%s: RESTORE of a dropped snapshot is refused", k);
+    ok(op(m, AQ_OP_SNAP, 2, 0, 99) == -AQ_E_LIMIT && op(m, AQ_OP_SNAP, 2, 0, 11) == 0,
+       "%s: one SNAP too many; the same id again is none", k);
+    ok(op(m, AQ_OP_FREE, AQ_SEQ_NONE, 0, 10) == 0 && op(m, AQ_OP_SNAP, 2, 0, 99) == 0,
+       "%s: FREE drops a snapshot", k);
+    ok(op(m, AQ_OP_RESTORE, 2, 0, 10) == -AQ_E_INVAL,
+       "%s: RESTORE of a dropped snapshot is refused", k);
 
     /* pages run out: nothing changes */
     for (uint32_t s = 0; s < MAX_SEQ; s++)
@@ -151,20 +174,27 @@ static void one_by_one(bool recurrent)
     while (feed(m, me, fed % 4, AQ_PAGE_TOK, toks, false) == 0)
         fed++;
     ok(fed == N_PAGE, "%s: %u pages hold as many windows of a page", k, fed);
-    ok(feed(m, me, 5, 1, toks, false) == -AQ_E_LIMIT && len_of(m, 5) == 0 && aq_seqmap_pages_used(m) == N_PAGE, "%s: then LIMIT", k);
+    ok(feed(m, me, 5, 1, toks, false) == -AQ_E_LIMIT && len_of(m, 5) == 0 &&
+           aq_seqmap_pages_used(m) == N_PAGE,
+       "%s: then LIMIT", k);
     aq_row two[2] = {{.seq = 0, .pos = len_of(m, 0)}, {.seq = 5, .pos = 0}};
-    ok(op(m, AQ_OP_FREE, 3, 0, 0) == 0 && op(m, AQ_OP_KEEP, 3, 0, 0) == 0 && op(m, AQ_OP_KEEP, 0, 0, 256) == 0, "%s: some room again", k);
+    ok(op(m, AQ_OP_FREE, 3, 0, 0) == 0 && op(m, AQ_OP_KEEP, 3, 0, 0) == 0 &&
+           op(m, AQ_OP_KEEP, 0, 0, 256) == 0,
+       "%s: some room again", k);
     while (feed(m, me, 4, AQ_PAGE_TOK, toks, false) == 0)
         ;
     uint32_t used = aq_seqmap_pages_used(m);
-    ok(used == N_PAGE && op(m, AQ_OP_KEEP, 4, 0, len_of(m, 4) - AQ_PAGE_TOK) == 0, "%s: one page of room", k);
+    ok(used == N_PAGE && op(m, AQ_OP_KEEP, 4, 0, len_of(m, 4) - AQ_PAGE_TOK) == 0,
+       "%s: one page of room", k);
     two[0].pos = len_of(m, 0);
     w = (aq_window){.n_rows = 2, .row = two};
     if (!recurrent) /* seq 0 was cut there */
-        ok(aq_seqmap_grow(m, &w, &err) == -AQ_E_LIMIT && len_of(m, 0) == 256 && len_of(m, 5) == 0 && aq_seqmap_pages_used(m) == N_PAGE - 1,
+        ok(aq_seqmap_grow(m, &w, &err) == -AQ_E_LIMIT && len_of(m, 0) == 256 && len_of(m, 5) == 0 &&
+               aq_seqmap_pages_used(m) == N_PAGE - 1,
            "%s: a window of two that fits by half changes nothing", k);
     else
-        ok(aq_seqmap_grow(m, &w, &err) == -AQ_E_INVAL && strstr(err.text, "RESTORE"), "%s: rows on a cut recurrent state are refused", k);
+        ok(aq_seqmap_grow(m, &w, &err) == -AQ_E_INVAL && strstr(err.text, "RESTORE"),
+           "%s: rows on a cut recurrent state are refused", k);
     free(me);
 }
 
@@ -230,7 +260,8 @@ static void twin_cut(twin *t, uint32_t n, bool recurrent)
 /* One random step in both; false when they disagree on whether it works. */
 static bool step(aq_seqmap *m, mem *me, bool recurrent)
 {
-    uint32_t s = rnd(MAX_SEQ), f = rnd(MAX_SEQ), id = rnd(N_SNAP + 2), n = 1 + rnd(rnd(3) ? 8 : MAX_ROWS), what = rnd(12);
+    uint32_t s = rnd(MAX_SEQ), f = rnd(MAX_SEQ), id = rnd(N_SNAP + 2),
+             n = 1 + rnd(rnd(3) ? 8 : MAX_ROWS), what = rnd(12);
     twin *t = &seqs[s];
     uint32_t cut = !t->live ? 0 : rnd(3) ? back_by(t->len, rnd(9)) : rnd(t->len + 1);
     if (what < 5 || what == 11) {
@@ -289,7 +320,8 @@ static bool step(aq_seqmap *m, mem *me, bool recurrent)
         return (op(m, AQ_OP_SNAP, s, 0, id) == 0) == can;
     }
     /* RESTORE, where the tokens are the snapshot's (else the caller would be wrong) */
-    if (snaps[id].used && t->live && t->len >= snaps[id].len && memcmp(t->tok, snaps[id].tok, snaps[id].len * sizeof(*t->tok)) != 0)
+    if (snaps[id].used && t->live && t->len >= snaps[id].len &&
+        memcmp(t->tok, snaps[id].tok, snaps[id].len * sizeof(*t->tok)) != 0)
         return true;
     bool can = t->live && snaps[id].used && t->len >= snaps[id].len;
     if (can) {
@@ -309,7 +341,8 @@ static void random_steps(bool recurrent)
     uint32_t i = 0;
     for (; good && i < 20000; i++)
         good = step(m, me, recurrent) && (i % 4 || same(m, me, recurrent));
-    ok(good, "%s: random operations keep every token and state (%u done)", recurrent ? "recurrent" : "plain", i);
+    ok(good, "%s: random operations keep every token and state (%u done)",
+       recurrent ? "recurrent" : "plain", i);
     for (uint32_t s = 0; s < MAX_SEQ; s++)
         good = good && op(m, AQ_OP_FREE, s, 0, 0) == 0;
     ok(good && aq_seqmap_pages_used(m) == 0, "no page is lost");

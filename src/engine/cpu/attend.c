@@ -59,7 +59,10 @@ void aq_cpu_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *
     const aq_cpu *c = ctx;
     attn_job j = {.c = c, .d = d, .kv = kv, .run = run, .n_run = n_run, .q = q, .out = out};
     uint32_t rows = 0;
-    for (uint32_t r = 0; r < n_run; r++)
+    uint64_t entries = 0; /* at most; a window sees fewer */
+    for (uint32_t r = 0; r < n_run; r++) {
         rows += run[r].n;
-    aq_pool_run(c->rt->pool, attn_piece, &j, rows * d->n_kv);
+        entries += (uint64_t)run[r].n * (run[r].kv0 + run[r].n);
+    }
+    aq_cpu_share(c, attn_piece, &j, rows * d->n_kv, entries * d->n_head * (d->d_k + d->d_v));
 }

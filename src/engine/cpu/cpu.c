@@ -69,14 +69,15 @@ AQ_CLEANUP_FUNC(void *, cpu_close)
 
 int aq_cpu_reserve(void *ctx, uint32_t max_rows, aq_err *err)
 {
-    aq_cpu *c = ctx;
-    uint32_t n = AQ_MIN(AQ_MAX(max_rows, 1u), AQ_CPU_ROWS_MAX);
+    aq_cpu *c = ctx, old = *c;
+    uint32_t n = AQ_MIN(AQ_MAX(max_rows, 1u), AQ_CPU_ROWS_MAX), slots = n * c->n_used;
     if (n <= c->cap)
         return 0;
-    scratch_clear(c);
+    c->acts = c->acts_exp = (aq_acts){0};
+    c->mid = NULL;
+    c->order = c->order_row = NULL;
     int rc = aq_acts_new(n, c->wide, &c->acts, err);
-    if (rc == 0 && c->n_used) {
-        uint32_t slots = n * c->n_used;
+    if (rc == 0 && slots) {
         rc = aq_acts_new(slots, c->wide_exp, &c->acts_exp, err);
         c->mid = malloc(2 * (size_t)slots * c->wide_exp * sizeof *c->mid);
         c->order = malloc(slots * sizeof *c->order);
@@ -84,11 +85,14 @@ int aq_cpu_reserve(void *ctx, uint32_t max_rows, aq_err *err)
         if (rc == 0 && (!c->mid || !c->order || !c->order_row))
             rc = aq_fail(err, AQ_E_NOMEM, "scratch for %u rows in experts: out of memory", n);
     }
-    if (rc == 0)
-        c->cap = n;
-    else
+    if (rc < 0) {
         scratch_clear(c);
-    return rc;
+        *c = old; /* what was there still serves */
+        return rc;
+    }
+    scratch_clear(&old);
+    c->cap = n;
+    return 0;
 }
 
 static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
@@ -116,7 +120,7 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     c->first = calloc(c->n_exp + 1, sizeof *c->first);
     c->active = calloc(c->n_exp + 1, sizeof *c->active);
     if (rt->f32_acts)
-        c->tile_f32 = aligned_alloc(64, (size_t)aq_rt_threads(rt) * c->wide * AQ_TILE * 4 + 64 - (size_t)aq_rt_threads(rt) * c->wide * AQ_TILE * 4 % 64);
+        c->tile_f32 = malloc((size_t)aq_rt_threads(rt) * c->wide * AQ_TILE * sizeof *c->tile_f32);
     if (!c->first || !c->active || (rt->f32_acts && !c->tile_f32))
         return aq_fail(err, AQ_E_NOMEM, "cpu backend: out of memory");
     int rc = aq_cpu_reserve(c, 8, err);

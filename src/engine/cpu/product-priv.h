@@ -41,6 +41,18 @@ typedef struct aq_cpu {
     aq_slab *slab;
 } aq_cpu;
 
+/* Multiplications below which a job is not worth waking others for: some microseconds of one core. */
+#define AQ_CPU_SHARE_MIN 65536u
+/** aq_pool_run, or all pieces here when the whole job is `work` multiplications and that is little. */
+static inline void aq_cpu_share(const aq_cpu *c, aq_pool_fn fn, void *ctx, uint32_t n, uint64_t work)
+{
+    if (work >= AQ_CPU_SHARE_MIN)
+        aq_pool_run(c->rt->pool, fn, ctx, n);
+    else
+        for (uint32_t i = 0; i < n; i++)
+            fn(ctx, i, 0);
+}
+
 int aq_cpu_reserve(void *ctx, uint32_t max_rows, aq_err *) AQ_MUST;
 void aq_cpu_matmul(void *ctx, const aq_mul *, uint32_t n_mul, const float *x, uint32_t n);
 void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down, const aq_expert_job *);

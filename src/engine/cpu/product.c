@@ -64,11 +64,7 @@ static void prep_row(void *ctx, uint32_t i, uint32_t worker)
 
 static void prepare(const prep_job *j, uint32_t n)
 {
-    if (n < 4)
-        for (uint32_t i = 0; i < n; i++)
-            prep_row((void *)j, i, 0);
-    else
-        aq_pool_run(j->c->rt->pool, prep_row, (void *)j, n);
+    aq_cpu_share(j->c, prep_row, (void *)j, n, 16 * (uint64_t)n * j->k); /* a value costs as much as 16 multiplications */
 }
 
 /* ---- tiles × rows ---- */
@@ -185,7 +181,7 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
             j.p[i].y = mul[i].y + (size_t)r0 * mul[i].m->rows;
             j.p[i].stride = mul[i].m->rows;
         }
-        aq_pool_run(c->rt->pool, mul_piece, &j, j.first[n_mul]);
+        aq_cpu_share(c, mul_piece, &j, j.first[n_mul], (uint64_t)all * AQ_TILE * k * rows);
     }
 }
 
@@ -218,12 +214,12 @@ static void exp_piece(void *ctx, uint32_t piece, uint32_t worker)
     run_tiles(c, worker, &p, t0, AQ_MIN(t0 + j->tiles, p.n_tile));
 }
 
-static void run_experts(const aq_cpu *c, exp_job *j, uint32_t n_active)
+static void run_experts(const aq_cpu *c, exp_job *j, uint32_t n_active, uint32_t n_slot)
 {
     uint32_t n_tile = j->p[0].n_tile;
     j->tiles = piece_tiles(c, n_tile * n_active * j->n_mat);
     j->pieces = (n_tile + j->tiles - 1) / j->tiles;
-    aq_pool_run(c->rt->pool, exp_piece, j, n_active * j->n_mat * j->pieces);
+    aq_cpu_share(c, exp_piece, j, n_active * j->n_mat * j->pieces, (uint64_t)n_tile * AQ_TILE * j->p[0].k * j->n_mat * n_slot);
 }
 
 /* Slots [s0, s0 + n) by expert into order; returns the number of experts that have some. */
@@ -274,7 +270,7 @@ void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_ma
             in.p[m].y = m ? u : g;
             in.p[m].stride = ff;
         }
-        run_experts(c, &in, n_active);
+        run_experts(c, &in, n_active, n_slot);
         prep_job mid = {.c = c, .a = &c->acts_exp, .x = g, .gate = g, .up = u, .stride = ff, .k = ff,
                         .quant = round && !aq_layout_is_float(out.p[0].layout)};
         prepare(&mid, n_slot);
@@ -283,6 +279,6 @@ void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_ma
         out.p[0].w = job->w + (size_t)r0 * k;
         out.p[0].y = job->y + (size_t)r0 * k * down->rows;
         out.p[0].stride = down->rows;
-        run_experts(c, &out, n_active);
+        run_experts(c, &out, n_active, n_slot);
     }
 }

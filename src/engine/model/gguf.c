@@ -301,7 +301,7 @@ static int alignment(parser *p, uint32_t *ret)
 static int place_tensors(parser *p)
 {
     aq_shard *s = p->s;
-    uint32_t align;
+    uint32_t align = 0;
     int rc = alignment(p, &align);
     if (rc)
         return rc;

@@ -177,7 +177,7 @@ static int sum_layers(aq_model *m, aq_err *err)
 /** Descriptors and figures of a model that can be computed. */
 static int fill(aq_model *m, aq_err *err)
 {
-    const aq_arch *arch;
+    const aq_arch *arch = NULL;
     int rc = find_arch(m, &arch, err);
     if (rc < 0)
         return rc;
