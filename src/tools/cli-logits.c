@@ -6,6 +6,7 @@
  * With --draft: the draft head's rows for tokens 1 .. n-1, each fed with the hidden row of the position before. */
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli-eval.h"
@@ -92,8 +93,9 @@ static int run(job *j, const char *model, const char *tokens, bool draft)
         rc = draft_rows(j);
     if (fclose(j->f) != 0 && rc == CLI_OK)
         rc = cli_error(CLI_FAILED, j->out, "cannot write: %s", strerror(errno));
-    if (rc != CLI_OK)
-        unlink(j->out); /* no half file */
+    struct stat st;
+    if (rc != CLI_OK && stat(j->out, &st) == 0 && S_ISREG(st.st_mode))
+        unlink(j->out); /* no half file; a device or pipe stays */
     return rc;
 }
 

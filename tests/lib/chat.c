@@ -22,7 +22,9 @@ void chat_start(chat *c, aq_engine *e, const aq_req_in *in)
 
 void chat_start_tok(chat *c, aq_engine *e, const int32_t *tok, uint32_t n, uint32_t max_tok)
 {
-    chat_start(c, e, &(aq_req_in){.tok = tok, .n_tok = n, .max_tok = max_tok, .sampling = {.ignore_eog = true}});
+    chat_start(
+        c, e,
+        &(aq_req_in){.tok = tok, .n_tok = n, .max_tok = max_tok, .sampling = {.ignore_eog = true}});
 }
 
 void chat_pop_all(chat *c)

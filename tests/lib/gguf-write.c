@@ -10,7 +10,8 @@ enum { U16 = 2, U32 = 4, I32 = 5, FLOAT = 6, BOOL = 7, STR = 8, ARR = 9 };
 
 static const gw_type types[] = {
     {"F32", 0, 1, 4},    {"F16", 1, 1, 2},       {"BF16", 30, 1, 2},     {"Q8_0", 8, 32, 34},
-    {"Q4_1", 3, 32, 20}, {"Q4_K", 12, 256, 144}, {"Q6_K", 14, 256, 210},
+    {"Q4_1", 3, 32, 20}, {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176},
+    {"Q6_K", 14, 256, 210},
 };
 
 const gw_type *gw_type_find(const char *name)
@@ -225,8 +226,10 @@ static void put_block(gw *w, const gw_type *t, float std, float mean)
         put_random(w, 16);
         break;
     case 12: /* dmin · min is about the mean of d · scale · q */
-        put_f16(w, b, d / (40 * 4.6f));
-        put_f16(w, b, 7.5f * d / (40 * 4.6f));
+    case 13: /* likewise with one more bit */
+        u = t->id == 13 ? 2 : 1;
+        put_f16(w, b, d / (40 * 4.6f * (float)u));
+        put_f16(w, b, (u == 2 ? 7.75f : 7.5f) * d / (40 * 4.6f));
         for (int j = 0; j < 8; j++) {
             sc[j] = (uint8_t)(17 + draw(w) % 46);
             mn[j] = (uint8_t)(sc[j] + draw(w) % 3 - 1);
@@ -237,7 +240,7 @@ static void put_block(gw *w, const gw_type *t, float std, float mean)
             packed[j + 8] = (uint8_t)((sc[j + 4] & 15) | (mn[j + 4] & 15) << 4);
         }
         put(w, b, packed, 12);
-        put_random(w, 128);
+        put_random(w, u == 2 ? 160 : 128);
         break;
     default: /* Q6_K: q even over -32 .. 31 */
         put_random(w, 192);

@@ -27,7 +27,10 @@ static void pump(sstage *t)
             pthread_mutex_unlock(&t->mu);
             return;
         }
-        aq_done d = {.id = t->q[t->head].id, .epoch = t->q[t->head].epoch, .n_back = t->q[t->head].n_back, .x = t->q[t->head].x};
+        aq_done d = {.id = t->q[t->head].id,
+                     .epoch = t->q[t->head].epoch,
+                     .n_back = t->q[t->head].n_back,
+                     .x = t->q[t->head].x};
         float *x = t->q[t->head].x;
         t->head = (t->head + 1) % MOST;
         t->n--;
@@ -92,8 +95,15 @@ aq_stage *scripted_stage(const aq_model *m, const script *s)
     t->s = *s;
     t->row_f32 = in->row_f32;
     pthread_mutex_init(&t->mu, NULL);
-    t->stage = (aq_stage){.vt = &vt, .self = t, .l0 = 0, .l1 = in->n_layer, .n_page = s->n_page ? s->n_page : 1024, .n_snap = 16,
-                          .max_rows = 4096, .n_inflight = MOST, .max_seq = s->max_seq ? s->max_seq : 64};
+    t->stage = (aq_stage){.vt = &vt,
+                          .self = t,
+                          .l0 = 0,
+                          .l1 = in->n_layer,
+                          .n_page = s->n_page ? s->n_page : 1024,
+                          .n_snap = 16,
+                          .max_rows = 4096,
+                          .n_inflight = MOST,
+                          .max_seq = s->max_seq ? s->max_seq : 64};
     return &t->stage;
 }
 

@@ -9,7 +9,7 @@ typedef struct tstage {
     pthread_mutex_t mu;
     pthread_cond_t cv;
     bool hold, stop;
-    int dead;              /* code of every completion */
+    int dead; /* code of every completion */
     uint32_t fail_n;
     int fail_code;
     uint32_t n, most;

@@ -11,6 +11,7 @@ toy_watch toy;
 void toy_reset(void)
 {
     atomic_store(&toy.gate, 0);
+    atomic_store(&toy.gate_from, 0);
     atomic_store(&toy.at_gate, 0);
     atomic_store(&toy.n_forward, 0);
     atomic_store(&toy.n_cancelled, 0);
@@ -62,7 +63,8 @@ static void head1(const float *x, uint32_t n_vocab, float *logits)
     uint64_t h = get_row(x);
 
     for (uint32_t v = 0; v < n_vocab; v++)
-        logits[v] = x[3] > 0 ? (v + 1 == (uint32_t)x[3] ? 30.0f : 0.0f) : (float)(mix(h, v) >> 40) * 0x1p-21f;
+        logits[v] = x[3] > 0 ? (v + 1 == (uint32_t)x[3] ? 30.0f : 0.0f)
+                             : (float)(mix(h, v) >> 40) * 0x1p-21f;
 }
 
 /* ---- model ---- */
@@ -81,9 +83,19 @@ aq_model *toy_model(uint32_t n_layer, uint32_t n_vocab, bool recurrent)
     for (uint32_t i = 0; i < n_layer; i++)
         t->layer_bytes[i] = 100;
     memset(t->cut, 1, sizeof t->cut);
-    t->m.info = (aq_model_info){.arch = "toy", .name = "", .n_layer = n_layer, .n_embd = TOY_ROW, .row_f32 = TOY_ROW,
-                                .n_vocab = n_vocab, .n_ctx_train = 1u << 20, .recurrent = recurrent, .cut_ok = t->cut,
-                                .layer_bytes = t->layer_bytes, .ends_bytes = 100, .tok_model = "", .tok_pre = ""};
+    t->m.info = (aq_model_info){.arch = "toy",
+                                .name = "",
+                                .n_layer = n_layer,
+                                .n_embd = TOY_ROW,
+                                .row_f32 = TOY_ROW,
+                                .n_vocab = n_vocab,
+                                .n_ctx_train = 1u << 20,
+                                .recurrent = recurrent,
+                                .cut_ok = t->cut,
+                                .layer_bytes = t->layer_bytes,
+                                .ends_bytes = 100,
+                                .tok_model = "",
+                                .tok_pre = ""};
     return &t->m;
 }
 
@@ -92,7 +104,7 @@ int toy_model_words(aq_model *m, const toy_word *w, uint32_t n, int32_t eos)
     uint32_t n_tok = m->info.n_vocab;
     aq_vstr *tok = calloc(n_tok, sizeof *tok);
     uint8_t *type = calloc(n_tok, 1);
-    char (*name)[16] = calloc(n_tok, sizeof *name);
+    char(*name)[16] = calloc(n_tok, sizeof *name);
     int rc = -AQ_E_NOMEM;
 
     if (tok && type && name) {
@@ -104,8 +116,17 @@ int toy_model_words(aq_model *m, const toy_word *w, uint32_t n, int32_t eos)
             type[w[i].id] = w[i].kind;
             tok[w[i].id] = (aq_vstr){w[i].text, (uint32_t)strlen(w[i].text)};
         }
-        aq_vocab_in in = {.model = "gpt2", .pre = "gpt-2", .n_tok = n_tok, .tok = tok, .type = type, .bos = -1, .eos = eos, .eot = -1,
-                          .eom = -1, .unk = -1, .pad = -1};
+        aq_vocab_in in = {.model = "gpt2",
+                          .pre = "gpt-2",
+                          .n_tok = n_tok,
+                          .tok = tok,
+                          .type = type,
+                          .bos = -1,
+                          .eos = eos,
+                          .eot = -1,
+                          .eom = -1,
+                          .unk = -1,
+                          .pad = -1};
         aq_err err = {0};
         rc = aq_vocab_new(&in, &m->vocab, &err);
         if (rc < 0)
@@ -183,8 +204,8 @@ static bool recurs(const state *s, uint32_t i)
     return s->w->m->info.recurrent && (s->w->l0 + i) % 2;
 }
 
-static int toy_load(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place, uint32_t l0, uint32_t l1, aq_progress *p,
-                    void **ret, aq_err *err)
+static int toy_load(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place,
+                    uint32_t l0, uint32_t l1, aq_progress *p, void **ret, aq_err *err)
 {
     (void)rt, (void)src, (void)place, (void)p;
     weights *w = calloc(1, sizeof *w);
@@ -205,7 +226,8 @@ static void copy_page(void *u, uint32_t dst, uint32_t src, uint32_t n_tok)
 static void copy_slot(void *u, uint32_t dst, uint32_t src)
 {
     state *s = u;
-    memcpy(s->slot + (size_t)dst * s->w->n, s->slot + (size_t)src * s->w->n, s->w->n * sizeof *s->slot);
+    memcpy(s->slot + (size_t)dst * s->w->n, s->slot + (size_t)src * s->w->n,
+           s->w->n * sizeof *s->slot);
 }
 
 static void zero_slot(void *u, uint32_t slot)
@@ -255,8 +277,9 @@ static int toy_state(void *w, const aq_state_cfg *cfg, void **ret, aq_err *err)
     s->slot = calloc((cfg->max_seq + cfg->n_snap) * n + 1, sizeof *s->slot);
     s->kept = calloc(cfg->max_seq * n + 1, sizeof *s->kept);
     s->in = calloc(cfg->max_seq * AQ_REWIND_ROWS * n + 1, sizeof *s->in);
-    int rc = s->page && s->slot && s->kept && s->in ? aq_seqmap_new(cfg, s->w->m->info.recurrent, &map_vt, s, &s->map, err)
-                                                    : aq_fail(err, AQ_E_NOMEM, "toy");
+    int rc = s->page && s->slot && s->kept && s->in
+                 ? aq_seqmap_new(cfg, s->w->m->info.recurrent, &map_vt, s, &s->map, err)
+                 : aq_fail(err, AQ_E_NOMEM, "toy");
     if (rc < 0)
         toy_drop_state(s);
     else
@@ -269,8 +292,15 @@ static int toy_apply(void *p, const aq_op *op, uint32_t n, aq_err *err)
     return aq_seqmap_apply(((state *)p)->map, op, n, err);
 }
 
-static int toy_forward(void *wp, void *sp, const aq_window *win, const aq_expert_host *const *hosts, uint32_t n_hosts, float *x_out,
-                       const atomic_uint *stop, aq_err *err)
+static bool closed(uint32_t number)
+{
+    uint32_t from = atomic_load(&toy.gate_from);
+
+    return atomic_load(&toy.gate) || (from && number >= from);
+}
+
+static int toy_forward(void *wp, void *sp, const aq_window *win, const aq_expert_host *const *hosts,
+                       uint32_t n_hosts, float *x_out, const atomic_uint *stop, aq_err *err)
 {
     (void)hosts, (void)n_hosts;
     weights *w = wp;
@@ -279,7 +309,7 @@ static int toy_forward(void *wp, void *sp, const aq_window *win, const aq_expert
     int rc = aq_seqmap_grow(s->map, win, err);
     if (rc < 0)
         return rc;
-    atomic_fetch_add(&toy.n_forward, 1);
+    uint32_t number = atomic_fetch_add(&toy.n_forward, 1) + 1;
     atomic_fetch_add(&toy.rows, win->n_rows);
     for (uint32_t r = 0; r < win->n_rows; r++) {
         uint32_t q = win->row[r].seq;
@@ -300,16 +330,17 @@ static int toy_forward(void *wp, void *sp, const aq_window *win, const aq_expert
     for (uint32_t r = 0; r < win->n_rows; r++)
         x[r] = get_row(win->x + (size_t)r * TOY_ROW);
     for (uint32_t i = 0; i < n; i++) {
-        if (atomic_load(&toy.gate)) {
+        if (closed(number)) {
             atomic_fetch_add(&toy.at_gate, 1);
-            while (atomic_load(&toy.gate) && !atomic_load(stop))
+            while (closed(number) && !atomic_load(stop))
                 sched_yield();
             atomic_fetch_sub(&toy.at_gate, 1);
         }
         if (atomic_load(stop)) {
             atomic_fetch_add(&toy.n_cancelled, 1);
             for (uint32_t r = 0; r < win->n_rows; r++)
-                memcpy(s->slot + (size_t)win->row[r].seq * n, s->kept + (size_t)win->row[r].seq * n, n * sizeof *s->slot);
+                memcpy(s->slot + (size_t)win->row[r].seq * n, s->kept + (size_t)win->row[r].seq * n,
+                       n * sizeof *s->slot);
             aq_seqmap_undo(s->map, win);
             free(x);
             return aq_fail(err, AQ_E_CANCELLED, "stopped");
@@ -324,9 +355,14 @@ static int toy_forward(void *wp, void *sp, const aq_window *win, const aq_expert
                     s->in[((size_t)q * AQ_REWIND_ROWS + k) * n + i] = x[r];
                 x[r] = *v = layer1(w->l0 + i, *v, x[r]);
             } else {
-                uint64_t was = !pos ? 0 : s->page[((size_t)pg[(pos - 1) / AQ_PAGE_TOK] * AQ_PAGE_TOK + (pos - 1) % AQ_PAGE_TOK) * n + i];
+                uint64_t was = !pos ? 0
+                                    : s->page[((size_t)pg[(pos - 1) / AQ_PAGE_TOK] * AQ_PAGE_TOK +
+                                               (pos - 1) % AQ_PAGE_TOK) *
+                                                  n +
+                                              i];
                 x[r] = layer1(w->l0 + i, was, x[r]);
-                s->page[((size_t)pg[pos / AQ_PAGE_TOK] * AQ_PAGE_TOK + pos % AQ_PAGE_TOK) * n + i] = x[r];
+                s->page[((size_t)pg[pos / AQ_PAGE_TOK] * AQ_PAGE_TOK + pos % AQ_PAGE_TOK) * n + i] =
+                    x[r];
             }
         }
     }

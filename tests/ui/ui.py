@@ -163,7 +163,7 @@ def stop():
     app.ask(LONG)
     row = app.finished(1)
     tap.ok(any(t.startswith('Cut off: the context is full') for t in app.texts(row)), 'an answer that fills the context says so', app.texts(row))
-    app.ask(QUESTION)
+    app.ask('word ' * 5000)
     tap.ok(app.wait_for('label', lambda n: 'context holds' in n) and app.wait_for(BUTTON, 'Retry'), 'a chat that is too long is told in words, with what can be done',
            app.tree())
     app.click(BUTTON, 'New Chat')

@@ -44,7 +44,7 @@ static const struct {
     [AQ_L_F32] = {"F32", AQ_T_F32, 1, 4, {999, 999}},   [AQ_L_F16] = {"F16", AQ_T_F16, 1, 2, {0, 999}},
     [AQ_L_BF16] = {"BF16", AQ_T_BF16, 1, 2, {999, 999}}, [AQ_L_Q8_0] = {"Q8_0", AQ_T_Q8_0, 32, 34, {0, 999}},
     [AQ_L_Q4_1] = {"Q4_1", AQ_T_Q4_1, 32, 20, {0, 2}},   [AQ_L_Q4_K] = {"Q4_K", AQ_T_Q4_K, 256, 144, {0, 2}},
-    [AQ_L_Q6_K] = {"Q6_K", AQ_T_Q6_K, 256, 210, {208, 999}},
+    [AQ_L_Q5_K] = {"Q5_K", AQ_T_Q5_K, 256, 176, {0, 2}}, [AQ_L_Q6_K] = {"Q6_K", AQ_T_Q6_K, 256, 210, {208, 999}},
 };
 
 /* One row as stored: random bits, random scales of a sane size. */

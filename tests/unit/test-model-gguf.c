@@ -309,12 +309,12 @@ static void models(void)
     load_model(
         "llama", "F16",
         &b); /* stored in a type that is known but not computed with; as many bytes per value do not matter */
-    uint32_t q5_k = 13;
-    memcpy(behind(&b, "blk.0.ffn_gate.weight") + 4 + 16, &q5_k, 4);
+    uint32_t q8_1 = 9;
+    memcpy(behind(&b, "blk.0.ffn_gate.weight") + 4 + 16, &q8_1, 4);
     memcpy(behind(&b, "blk.0.ffn_gate.weight") + 4, &(uint64_t){256}, 8);
     memcpy(behind(&b, "blk.0.ffn_gate.weight") + 12, &(uint64_t){1}, 8);
-    refused(&b, AQ_E_UNSUPPORTED, "'blk.0.ffn_gate.weight' is stored as Q5_K",
-            "it reads F32, F16, Q4_1, Q8_0, Q4_K, Q6_K, BF16",
+    refused(&b, AQ_E_UNSUPPORTED, "'blk.0.ffn_gate.weight' is stored as Q8_1",
+            "it reads F32, F16, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, BF16",
             "a quant type that is not computed with");
 
     gw w;

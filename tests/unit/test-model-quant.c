@@ -125,7 +125,7 @@ static void halves(void)
 static void table(void)
 {
     static const uint32_t exact[] = {AQ_T_F32,  AQ_T_F16,  AQ_T_BF16, AQ_T_Q8_0,
-                                     AQ_T_Q4_1, AQ_T_Q4_K, AQ_T_Q6_K};
+                                     AQ_T_Q4_1, AQ_T_Q4_K, AQ_T_Q5_K, AQ_T_Q6_K};
     int n = 0, n_exact = 0;
     for (uint32_t id = 0; id < 256; id++) {
         const aq_type *t = aq_type_get(id);
@@ -146,8 +146,8 @@ int main(int argc, char **argv)
 {
     if (argc != 3)
         return 2;
-    golden(argv[1], "stored blocks", 6, false);
-    golden(argv[2], "all reference blocks", 6, true);
+    golden(argv[1], "stored blocks", 7, false);
+    golden(argv[2], "all reference blocks", 7, true);
     halves();
     table();
     return tap_done();

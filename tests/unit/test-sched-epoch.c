@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Epochs: stages change, die and come back in the middle of answers; no token is repeated or lost, what arrives late is dropped. */
+/* Epochs: stages change, die and come back in the middle of answers; no token is repeated or lost,
+ * what arrives late is dropped. */
 #include <sched.h>
 
 #include "chat.h"
@@ -34,7 +35,8 @@ static bool make(const aq_model *m, aq_stage **st, uint32_t n, uint32_t n_page)
     aq_err err = {0};
 
     for (uint32_t i = 0; i < n; i++) {
-        if (aq_stage_local_on(&toy_backend, NULL, m, NULL, &(aq_place){0}, &sc, i * LAYERS / n, (i + 1) * LAYERS / n, NULL, &st[i], &err) < 0)
+        if (aq_stage_local_on(&toy_backend, NULL, m, NULL, &(aq_place){0}, &sc, i * LAYERS / n,
+                              (i + 1) * LAYERS / n, NULL, &st[i], &err) < 0)
             return false;
         if (i && !(st[i] = thread_stage(st[i], 2)))
             return false;
@@ -55,8 +57,12 @@ static void changes(bool recurrent)
     aq_engine_info info;
 
     toy_reset();
-    if (!make(m, st, 2, 40) || aq_engine_new_on(&toy_backend, NULL, m, NULL, &(aq_engine_cfg){.n_ctx = 2048, .n_parallel = 3, .chunk_tok = 64,
-                                                 .stage = st, .n_stage = 2}, &e, &err) < 0)
+    if (!make(m, st, 2, 40) ||
+        aq_engine_new_on(
+            &toy_backend, NULL, m, NULL,
+            &(aq_engine_cfg){
+                .n_ctx = 2048, .n_parallel = 3, .chunk_tok = 64, .stage = st, .n_stage = 2},
+            &e, &err) < 0)
         printf("# %s\n", err.text);
     for (uint32_t i = 0; i < N; i++) {
         fill(tok[i], 0, 700, i + 1);
@@ -91,8 +97,12 @@ static void lost(bool recurrent, int code)
     aq_engine_stats s;
 
     toy_reset();
-    if (!make(m, st, 2, 40) || aq_engine_new_on(&toy_backend, NULL, m, NULL, &(aq_engine_cfg){.n_ctx = 2048, .n_parallel = 3, .chunk_tok = 64,
-                                                 .stage = st, .n_stage = 2}, &e, &err) < 0)
+    if (!make(m, st, 2, 40) ||
+        aq_engine_new_on(
+            &toy_backend, NULL, m, NULL,
+            &(aq_engine_cfg){
+                .n_ctx = 2048, .n_parallel = 3, .chunk_tok = 64, .stage = st, .n_stage = 2},
+            &e, &err) < 0)
         printf("# %s\n", err.text);
     fill(tok[0], 0, 700, 1);
     fill(tok[1], 0, 700, 2);
@@ -100,17 +110,22 @@ static void lost(bool recurrent, int code)
     chat_start_tok(&b, e, tok[1], 700, 600);
     chat_wait_tok(&a, 20);
     thread_stage_kill(st[1], code);
-    ok(wait_until((aq_engine_get_stats(e, &s), s.paused)), "%s: %s from a stage pauses the engine", name, aq_status_name(code));
+    ok(wait_until((aq_engine_get_stats(e, &s), s.paused)), "%s: %s from a stage pauses the engine",
+       name, aq_status_name(code));
     chat_pop_all(&a);
     uint32_t n = a.n_tok;
     ok(!a.n_error && !b.n_error && n < 600, "%s: no chat ends for it (%u tokens so far)", name, n);
     chat_start_tok(&d, e, tok[0] + 5, 200, 50); /* one that comes meanwhile */
     aq_req_cancel(b.req);
     ok(chat_wait(&b) && b.reason == AQ_DONE_CANCELLED, "%s: one can be stopped meanwhile", name);
-    ok(make(m, st, 3, 40) && aq_engine_set_stages(e, st, 3, &err) >= 0, "%s: three new stages", name);
-    ok(chat_wait(&a) && right(m, &a, tok[0], 300, 600), "%s: the chat goes on and is right to its end", name);
-    ok(chat_wait(&d) && right(m, &d, tok[0] + 5, 200, 50), "%s: so is the one that came meanwhile", name);
-    ok(a.usage.cached_tok == 0 && a.usage.gen_tok == 600, "%s: its usage knows nothing of the replay", name);
+    ok(make(m, st, 3, 40) && aq_engine_set_stages(e, st, 3, &err) >= 0, "%s: three new stages",
+       name);
+    ok(chat_wait(&a) && right(m, &a, tok[0], 300, 600),
+       "%s: the chat goes on and is right to its end", name);
+    ok(chat_wait(&d) && right(m, &d, tok[0] + 5, 200, 50), "%s: so is the one that came meanwhile",
+       name);
+    ok(a.usage.cached_tok == 0 && a.usage.gen_tok == 600,
+       "%s: its usage knows nothing of the replay", name);
     chat_end(&a);
     chat_end(&b);
     chat_end(&d);
@@ -118,7 +133,8 @@ static void lost(bool recurrent, int code)
     toy_model_free(m);
 }
 
-/* Completions of the old set that come after the new one is in use. The held stage's windows complete while it is closed. */
+/* Completions of the old set that come after the new one is in use. The held stage's windows
+ * complete while it is closed. */
 static void late(void)
 {
     aq_model *m = toy_model(LAYERS, VOCAB, false);
@@ -129,8 +145,9 @@ static void late(void)
     chat a = {0};
 
     toy_reset();
-    if (!make(m, st, 2, 40) || aq_engine_new_on(&toy_backend, NULL, m, NULL, &(aq_engine_cfg){.n_ctx = 2048, .stage = st, .n_stage = 2}, &e,
-                                                &err) < 0)
+    if (!make(m, st, 2, 40) ||
+        aq_engine_new_on(&toy_backend, NULL, m, NULL,
+                         &(aq_engine_cfg){.n_ctx = 2048, .stage = st, .n_stage = 2}, &e, &err) < 0)
         printf("# %s\n", err.text);
     fill(tok, 0, 300, 1);
     old = st[1];
@@ -138,15 +155,18 @@ static void late(void)
     chat_wait_tok(&a, 10);
     thread_stage_hold(old, true);
     wait_until(thread_stage_waiting(old) == 1);
-    /* a completion by hand, as if the network had kept it: right id for the old epoch, and garbage in it */
+    /* a completion by hand, as if the network had kept it: right id for the old epoch, and garbage
+     * in it */
     float x[TOY_ROW];
     toy_force(x, 7);
-    ok(make(m, one, 1, 40) && aq_engine_set_stages(e, one, 1, &err) >= 0, "another set while a window is under way");
+    ok(make(m, one, 1, 40) && aq_engine_set_stages(e, one, 1, &err) >= 0,
+       "another set while a window is under way");
     for (uint64_t id = 1; id < 400; id++) {
         aq_stage_done(one[0], &(aq_done){.id = id, .epoch = 1, .n_back = 1, .x = x});
         aq_stage_done(one[0], &(aq_done){.id = id + 1000000, .epoch = 2, .n_back = 1, .x = x});
     }
-    ok(chat_wait(&a) && right(m, &a, tok, 300, 500), "completions of the old epoch and of unknown windows are dropped");
+    ok(chat_wait(&a) && right(m, &a, tok, 300, 500),
+       "completions of the old epoch and of unknown windows are dropped");
     chat_end(&a);
     aq_engine_free(e);
     toy_model_free(m);
@@ -162,15 +182,17 @@ static void smaller(void)
     chat a = {0}, b = {0};
 
     toy_reset();
-    if (!make(m, st, 1, 40) || aq_engine_new_on(&toy_backend, NULL, m, NULL, &(aq_engine_cfg){.n_ctx = 4096, .stage = st, .n_stage = 1}, &e,
-                                                &err) < 0)
+    if (!make(m, st, 1, 40) ||
+        aq_engine_new_on(&toy_backend, NULL, m, NULL,
+                         &(aq_engine_cfg){.n_ctx = 4096, .stage = st, .n_stage = 1}, &e, &err) < 0)
         printf("# %s\n", err.text);
     fill(tok, 0, 2000, 1);
     atomic_store(&toy.gate, 1);
     chat_start_tok(&a, e, tok, 2000, 100);
     chat_start_tok(&b, e, tok, 100, 100);
     wait_until(atomic_load(&toy.at_gate) == 1);
-    ok(make(m, st, 2, 5) && aq_engine_set_stages(e, st, 2, &err) >= 0, "a set with less room, while a layer computes");
+    ok(make(m, st, 2, 5) && aq_engine_set_stages(e, st, 2, &err) >= 0,
+       "a set with less room, while a layer computes");
     atomic_store(&toy.gate, 0);
     bool told = chat_wait(&a) && a.n_error == 1 && a.reason == -AQ_E_LIMIT;
     ok(told, "a chat that fits nowhere any more ends with LIMIT: %s", a.err.text);
@@ -182,7 +204,8 @@ static void smaller(void)
     aq_engine_info info;
     ok(make(m, st, 3, 5), "three stages");
     aq_stage *swapped[3] = {st[0], st[2], st[1]};
-    ok(aq_engine_set_stages(e, swapped, 3, &err) == -AQ_E_INVAL, "in the wrong order: %s", err.text);
+    ok(aq_engine_set_stages(e, swapped, 3, &err) == -AQ_E_INVAL, "in the wrong order: %s",
+       err.text);
     ok(aq_engine_set_stages(e, st, 2, &err) == -AQ_E_INVAL, "not to the end: %s", err.text);
     ok(aq_engine_set_stages(e, st, 0, &err) == -AQ_E_INVAL, "none: %s", err.text);
     aq_engine_get_info(e, &info);

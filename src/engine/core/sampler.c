@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampler. Candidates lie in a max-heap (better logit first, lower id among equals) that is only popped as far as top-k or top-p ask,
- * so that a vocabulary of 150,000 is never sorted. Sums are doubles in one fixed order. */
+/* Sampler. Candidates lie in a max-heap (better logit first, lower id among equals) that is only
+ * popped as far as top-k or top-p ask, so that a vocabulary of 150,000 is never sorted. Sums are
+ * doubles in one fixed order. */
 #include <math.h>
 
 #include "sampler-priv.h"
@@ -11,12 +12,12 @@ typedef struct cand {
 } cand;
 
 struct aq_sampler {
-    aq_sampling s;     /* pointers in it are not used after new */
+    aq_sampling s; /* pointers in it are not used after new */
     uint32_t n_vocab;
-    aq_bias *bias;     /* [s.n_bias] */
-    uint32_t *count;   /* [n_vocab] all zero between calls; NULL = no penalties */
-    cand *heap;        /* [n_vocab] NULL = greedy */
-    cand *out;         /* [n_vocab] popped, best first */
+    aq_bias *bias;   /* [s.n_bias] */
+    uint32_t *count; /* [n_vocab] all zero between calls; NULL = no penalties */
+    cand *heap;      /* [n_vocab] NULL = greedy */
+    cand *out;       /* [n_vocab] popped, best first */
 };
 
 static int check(const aq_sampling *s, uint32_t n_vocab, aq_err *err)
@@ -31,19 +32,24 @@ static int check(const aq_sampling *s, uint32_t n_vocab, aq_err *err)
     if (!(s->min_p >= 0 && s->min_p <= 1))
         return aq_fail(err, AQ_E_INVAL, "min_p is %g, it must lie in 0 to 1", s->min_p);
     if (!(s->repeat_penalty >= 0 && s->repeat_penalty <= 10))
-        return aq_fail(err, AQ_E_INVAL, "repeat_penalty is %g, it must lie in 0 to 10", s->repeat_penalty);
+        return aq_fail(err, AQ_E_INVAL, "repeat_penalty is %g, it must lie in 0 to 10",
+                       s->repeat_penalty);
     if (!(fabsf(s->frequency_penalty) <= 10) || !(fabsf(s->presence_penalty) <= 10))
-        return aq_fail(err, AQ_E_INVAL, "frequency_penalty and presence_penalty are %g and %g, they must lie in -10 to 10",
-                       s->frequency_penalty, s->presence_penalty);
+        return aq_fail(
+            err, AQ_E_INVAL,
+            "frequency_penalty and presence_penalty are %g and %g, they must lie in -10 to 10",
+            s->frequency_penalty, s->presence_penalty);
     if (s->n_bias > AQ_BIAS_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "%u logit biases, at most %u are allowed", s->n_bias, AQ_BIAS_MAX);
+        return aq_fail(err, AQ_E_LIMIT, "%u logit biases, at most %u are allowed", s->n_bias,
+                       AQ_BIAS_MAX);
     for (uint32_t i = 0; i < s->n_bias; i++) {
         if (s->bias[i].tok < 0 || (uint32_t)s->bias[i].tok >= n_vocab)
-            return aq_fail(err, AQ_E_INVAL, "logit bias for token %d, but the model's tokens are 0 to %u", s->bias[i].tok,
-                           n_vocab - 1);
+            return aq_fail(err, AQ_E_INVAL,
+                           "logit bias for token %d, but the model's tokens are 0 to %u",
+                           s->bias[i].tok, n_vocab - 1);
         if (!(fabsf(s->bias[i].bias) <= 1000))
-            return aq_fail(err, AQ_E_INVAL, "logit bias %g for token %d must lie in -1000 to 1000", s->bias[i].bias,
-                           s->bias[i].tok);
+            return aq_fail(err, AQ_E_INVAL, "logit bias %g for token %d must lie in -1000 to 1000",
+                           s->bias[i].bias, s->bias[i].tok);
     }
     return 0;
 }
@@ -71,7 +77,8 @@ int aq_sampler_new(const aq_sampling *s, uint32_t n_vocab, aq_sampler **ret, aq_
         if (ok)
             memcpy(p->bias, s->bias, s->n_bias * sizeof *p->bias);
     }
-    if (ok && (p->s.repeat_penalty != 1 || p->s.frequency_penalty != 0 || p->s.presence_penalty != 0))
+    if (ok &&
+        (p->s.repeat_penalty != 1 || p->s.frequency_penalty != 0 || p->s.presence_penalty != 0))
         ok = (p->count = calloc(n_vocab, sizeof *p->count)) != NULL;
     if (ok && p->s.temp > 0) {
         p->heap = malloc(n_vocab * sizeof *p->heap);
@@ -97,8 +104,9 @@ void aq_sampler_free(aq_sampler *p)
 
 double aq_sampler_uniform(uint64_t seed, uint64_t pos)
 {
-    /* SplitMix64 as a counter: two rounds of its mixer, the first over the seed so that near seeds differ everywhere.
-     * Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. */
+    /* SplitMix64 as a counter: two rounds of its mixer, the first over the seed so that near seeds
+     * differ everywhere. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
+     * generators", OOPSLA 2014. */
     uint64_t z = seed;
     for (int round = 0; round < 2; round++) {
         z += 0x9e3779b97f4a7c15ull * (round ? pos + 1 : 1);
@@ -234,7 +242,8 @@ int32_t aq_sampler_pick(aq_sampler *p, float *logits, const int32_t *tok, uint32
     return n ? from[n - 1].tok : top;
 }
 
-uint32_t aq_sampler_logprobs(const float *logits, uint32_t n_vocab, int32_t tok, uint32_t n, aq_logprob *ret)
+uint32_t aq_sampler_logprobs(const float *logits, uint32_t n_vocab, int32_t tok, uint32_t n,
+                             aq_logprob *ret)
 {
     cand heap[AQ_LOGPROBS_MAX]; /* the n best so far, best first */
     uint32_t m = 0;

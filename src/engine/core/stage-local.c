@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stage computed in this process: a backend's weights and state behind a queue of copied windows.
  *
- *   submit: check and copy into a free slot        (the owner's thread)
- *   work:   oldest slot -> operations -> forward -> aq_stage_done   (the owner's thread: the engine's step thread, a worker's loop)
- *   cancel: marks the slots that hold rows of this seq alone; the one being computed stops at its next layer   (any thread)
+ *   submit: check, copy into a free slot                          (the owner's thread)
+ *   work:   oldest slot -> operations -> forward -> aq_stage_done (the owner's thread)
+ *   cancel: mark the slots that hold rows of this seq alone; the one being computed stops
+ *           at its next layer                                     (any thread)
+ *
+ * The owner's thread is the engine's step thread, or a worker's loop.
  *
  * Operations of a window are applied whatever becomes of its rows. */
 #include <pthread.h>
@@ -46,25 +49,28 @@ static void slot_clear(slot *s)
     *s = (slot){0};
 }
 
-/* A window comes from outside (a peer): everything that is used as a size or an index is checked here; what depends on the state (seqs,
- * positions, pages) is the backend's to check. */
+/* A window comes from outside (a peer): everything that is used as a size or an index is checked
+ * here; what depends on the state (seqs, positions, pages) is the backend's to check. */
 static int check_window(const local *l, const aq_window *w, aq_err *err)
 {
     const aq_stage *st = &l->stage;
     uint32_t back = 0;
 
     if (w->n_rows > st->max_rows || w->n_ops > AQ_OPS_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "window of %u rows and %u operations, this stage takes %u and %u", w->n_rows, w->n_ops,
-                       st->max_rows, AQ_OPS_MAX);
+        return aq_fail(err, AQ_E_LIMIT,
+                       "window of %u rows and %u operations, this stage takes %u and %u", w->n_rows,
+                       w->n_ops, st->max_rows, AQ_OPS_MAX);
     if ((w->n_rows && (!w->row || !w->x)) || (w->n_ops && !w->op))
         return aq_fail(err, AQ_E_INVAL, "window of %u rows without its rows", w->n_rows);
     for (uint32_t i = 0; i < w->n_rows; i++) {
         if (w->row[i].seq >= st->max_seq)
-            return aq_fail(err, AQ_E_INVAL, "row %u names seq %u, this stage has %u", i, w->row[i].seq, st->max_seq);
+            return aq_fail(err, AQ_E_INVAL, "row %u names seq %u, this stage has %u", i,
+                           w->row[i].seq, st->max_seq);
         back += (w->row[i].flags & (AQ_ROW_BACK | AQ_ROW_LOGITS)) != 0;
     }
     if (back != w->n_back)
-        return aq_fail(err, AQ_E_INVAL, "window says %u rows come back, its rows say %u", w->n_back, back);
+        return aq_fail(err, AQ_E_INVAL, "window says %u rows come back, its rows say %u", w->n_back,
+                       back);
     return 0;
 }
 
@@ -92,11 +98,14 @@ static int local_submit(aq_stage *st, const aq_window *w, aq_err *err)
     bool full = l->n >= st->n_inflight;
     pthread_mutex_unlock(&l->mu);
     if (full)
-        return aq_fail(err, AQ_E_BUSY, "%u windows are under way, this stage takes %u", st->n_inflight, st->n_inflight);
+        return aq_fail(err, AQ_E_BUSY, "%u windows are under way, this stage takes %u",
+                       st->n_inflight, st->n_inflight);
 
-    slot s = {.win = *w}; /* the slot itself is touched under the lock only: cancel looks at slots */
+    slot s = {.win =
+                  *w}; /* the slot itself is touched under the lock only: cancel looks at slots */
     const void *op = NULL, *row = NULL, *x = NULL;
-    bool ok = dup_to(w->op, w->n_ops * sizeof *w->op, &op) == 0 && dup_to(w->row, w->n_rows * sizeof *w->row, &row) == 0 &&
+    bool ok = dup_to(w->op, w->n_ops * sizeof *w->op, &op) == 0 &&
+              dup_to(w->row, w->n_rows * sizeof *w->row, &row) == 0 &&
               dup_to(w->x, (size_t)w->n_rows * l->row_f32 * sizeof *w->x, &x) == 0;
     s.win.op = op;
     s.win.row = row;
@@ -210,18 +219,23 @@ static void local_close(aq_stage *st)
 
 static const aq_stage_vt local_vt = {local_submit, local_work, local_cancel, local_close};
 
-int aq_stage_local_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place,
-                      const aq_state_cfg *cfg, uint32_t l0, uint32_t l1, aq_progress *prog, aq_stage **ret, aq_err *err)
+int aq_stage_local_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const aq_wsrc *src,
+                      const aq_place *place, const aq_state_cfg *cfg, uint32_t l0, uint32_t l1,
+                      aq_progress *prog, aq_stage **ret, aq_err *err)
 {
     const aq_model_info *in = aq_model_get_info(m);
 
     if (l0 >= l1 || l1 > in->n_layer)
-        return aq_fail(err, AQ_E_INVAL, "layers %u to %u asked for, the model has %u", l0, l1, in->n_layer);
+        return aq_fail(err, AQ_E_INVAL, "layers %u to %u asked for, the model has %u", l0, l1,
+                       in->n_layer);
     if (!in->cut_ok[l0] || !in->cut_ok[l1])
-        return aq_fail(err, AQ_E_INVAL, "this model cannot be parted before layer %u", in->cut_ok[l0] ? l1 : l0);
-    if (!cfg->max_seq || cfg->max_seq > AQ_SEQS_MAX || !cfg->n_page || !cfg->max_rows || cfg->max_rows > AQ_ROWS_MAX)
-        return aq_fail(err, AQ_E_INVAL, "a stage of %u seqs, %u pages and windows of %u rows cannot be made", cfg->max_seq,
-                       cfg->n_page, cfg->max_rows);
+        return aq_fail(err, AQ_E_INVAL, "this model cannot be parted before layer %u",
+                       in->cut_ok[l0] ? l1 : l0);
+    if (!cfg->max_seq || cfg->max_seq > AQ_SEQS_MAX || !cfg->n_page || !cfg->max_rows ||
+        cfg->max_rows > AQ_ROWS_MAX)
+        return aq_fail(err, AQ_E_INVAL,
+                       "a stage of %u seqs, %u pages and windows of %u rows cannot be made",
+                       cfg->max_seq, cfg->n_page, cfg->max_rows);
     local *l = calloc(1, sizeof *l);
     if (!l)
         return aq_fail(err, AQ_E_NOMEM, "no memory for a stage");
@@ -248,8 +262,9 @@ int aq_stage_local_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const 
     return 0;
 }
 
-int aq_stage_local(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place, const aq_state_cfg *cfg, uint32_t l0,
-                   uint32_t l1, aq_progress *prog, aq_stage **ret, aq_err *err)
+int aq_stage_local(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place,
+                   const aq_state_cfg *cfg, uint32_t l0, uint32_t l1, aq_progress *prog,
+                   aq_stage **ret, aq_err *err)
 {
     const aq_backend *be;
     int rc = aq_backend_find(place->backend, &be, err);
@@ -262,12 +277,14 @@ int aq_stage_local_hosts(aq_stage *st, const aq_expert_host *const *host, uint32
     local *l = st->self;
 
     if (st->vt != &local_vt)
-        return aq_fail(err, AQ_E_INVAL, "the experts of a stage in another process cannot be moved from here");
+        return aq_fail(err, AQ_E_INVAL,
+                       "the experts of a stage in another process cannot be moved from here");
     pthread_mutex_lock(&l->mu);
     uint32_t busy = l->n;
     pthread_mutex_unlock(&l->mu);
     if (busy)
-        return aq_fail(err, AQ_E_BUSY, "%u windows are under way; experts move only between windows", busy);
+        return aq_fail(err, AQ_E_BUSY,
+                       "%u windows are under way; experts move only between windows", busy);
     l->host = n ? host : NULL;
     l->n_host = n;
     return 0;

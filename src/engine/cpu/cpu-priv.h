@@ -10,6 +10,7 @@
  *   Q4_1          per 32 columns   [d 8] f16   [m 8] f16   [quad 4][row 8][4]: low nibble column 4 quad + i, high nibble that + 16
  *   Q4_K          per 256 columns  [d 8] f16   [dmin 8] f16   [byte 12][row 8] 6-bit scales and mins   [group 4][quad 8][row 8][4]:
  *                                  low nibble column 64 group + 4 quad + i, high nibble that + 32
+ *   Q5_K          as Q4_K, with [quad 8][row 8][4] before the groups: bit j is bit 4 of sub-block j's column 4 quad + i
  *   Q6_K          per 256 columns  [d 8] f16   [16][row 8] int8 scales   [half 2][quad 16][row 8][4] low 4 bits
  *                                  [half 2][quad 8][row 8][4] high 2 bits
  *
@@ -25,7 +26,7 @@
 #define AQ_ATTN_TOK 64u   /* KV entries between two looks at the running maximum */
 
 /* The layouts that kernels know, in the order of their tables. */
-enum { AQ_L_F32, AQ_L_F16, AQ_L_BF16, AQ_L_Q8_0, AQ_L_Q4_1, AQ_L_Q4_K, AQ_L_Q6_K, AQ_L_N };
+enum { AQ_L_F32, AQ_L_F16, AQ_L_BF16, AQ_L_Q8_0, AQ_L_Q4_1, AQ_L_Q4_K, AQ_L_Q5_K, AQ_L_Q6_K, AQ_L_N };
 
 /** One input row. F32, F16 and BF16 layouts read x, the quantised ones the rest (aq_isa.quant). */
 typedef struct aq_row_in {

@@ -4,7 +4,7 @@
  *
  * An integer tile kernel, per block of 32 columns and input row: quads of unsigned weights × signed input bytes (maddubs: sums of 2 in
  * 16 bits), added up, then sums of 4 in 32 bits, one lane per weight row; then one float step per lane. 16 bits hold what they must:
- * 4-bit weights  15 × 127 × 2 × 8 quads = 30,480;  6-bit  63 × 127 × 2 × 2 quads = 32,004;  8-bit  128 × 127 × 2 = 32,512. */
+ * 4-bit weights  15 × 127 × 2 × 8 quads = 30,480;  5-bit  31 × 127 × 2 × 4 quads = 31,496;  6-bit  63 × 127 × 2 × 2 quads = 32,004;  8-bit  128 × 127 × 2 = 32,512. */
 #include <immintrin.h>
 #include <math.h>
 
@@ -184,14 +184,16 @@ INLINE __m256 bytes_to_ps(uint64_t v)
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)v)));
 }
 
-INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
+/* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
+INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
 {
     const uint64_t six = 0x3f3f3f3f3f3f3f3full, four = 0x0f0f0f0f0f0f0f0full, two = 0x3030303030303030ull;
-    const __m256i one = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15);
+    const __m256i one = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15), bit4 = _mm256_set1_epi8(16);
+    const uint32_t nibbles = five ? 384 : 128;
     __m256 acc[4];
     UNROLL for (int i = 0; i < n; i++)
         acc[i] = _mm256_setzero_ps();
-    for (uint32_t b = 0; b < k / 256; b++, tile += 144 * AQ_TILE) {
+    for (uint32_t b = 0; b < k / 256; b++, tile += nibbles + 1024) {
         const __m256 d = load_f16(tile), dmin = load_f16(tile + 16);
         const uint8_t *s = tile + 32;
         for (uint32_t g = 0; g < 4; g++) {
@@ -207,12 +209,24 @@ INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
                     mn[h] = (word(s + 8 * (j + 4)) >> 4 & four) | (word(s + 8 * j) >> 2 & two);
                 }
             }
-            __m256i sum[2][4];
+            const __m128i sh = _mm_cvtsi32_si128((int)(2 * g));
+            __m256i sum[2][4], half[2][4]; /* half: five bits fill 16 after 4 quads */
             UNROLL for (int i = 0; i < n; i++)
                 sum[0][i] = sum[1][i] = _mm256_setzero_si256();
             UNROLL for (int j = 0; j < 8; j++) {
-                __m256i w = load(tile + 128 + 256 * g + 32 * j);
+                __m256i w = load(tile + nibbles + 256 * g + 32 * j);
                 __m256i lo = _mm256_and_si256(w, low), hi = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
+                if (five) {
+                    __m256i h = _mm256_srl_epi16(load(tile + 128 + 32 * j), sh); /* this group's are bits 0 and 1 of each byte */
+                    lo = _mm256_or_si256(lo, _mm256_and_si256(_mm256_slli_epi16(h, 4), bit4));
+                    hi = _mm256_or_si256(hi, _mm256_and_si256(_mm256_slli_epi16(h, 3), bit4));
+                    if (j == 4)
+                        UNROLL for (int i = 0; i < n; i++)
+                            UNROLL for (int t = 0; t < 2; t++) {
+                                half[t][i] = _mm256_madd_epi16(sum[t][i], one);
+                                sum[t][i] = _mm256_setzero_si256();
+                            }
+                }
                 UNROLL for (int i = 0; i < n; i++) {
                     const int8_t *q = row[i].q + 256 * b + 64 * g + 4 * j;
                     sum[0][i] = _mm256_add_epi16(sum[0][i], _mm256_maddubs_epi16(lo, quad(q)));
@@ -223,7 +237,10 @@ INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
                 __m256 ds = _mm256_mul_ps(d, bytes_to_ps(sc[h])), dm = _mm256_mul_ps(dmin, bytes_to_ps(mn[h]));
                 UNROLL for (int i = 0; i < n; i++) {
                     uint32_t at = 8 * b + 2 * g + (uint32_t)h;
-                    acc[i] = add_block(acc[i], _mm256_madd_epi16(sum[h][i], one), ds, row[i].d[at]);
+                    __m256i all = _mm256_madd_epi16(sum[h][i], one);
+                    if (five)
+                        all = _mm256_add_epi32(all, half[h][i]);
+                    acc[i] = add_block(acc[i], all, ds, row[i].d[at]);
                     acc[i] = _mm256_fnmadd_ps(dm, _mm256_set1_ps(row[i].s[at]), acc[i]);
                 }
             }
@@ -232,7 +249,18 @@ INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
     UNROLL for (int i = 0; i < n; i++)
         _mm256_storeu_ps(y[i], acc[i]);
 }
+
+INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
+{
+    tile_k_n(false, tile, k, row, n, y);
+}
 TILE_FN(tile_q4_k)
+
+INLINE void tile_q5_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
+{
+    tile_k_n(true, tile, k, row, n, y);
+}
+TILE_FN(tile_q5_k)
 
 /* Σ scale × (w - 32) × q over 16 columns is scale × Σ w q, less 2 × scale × (16 Σ q): both fit multiplications of 16-bit pairs. */
 INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
@@ -480,7 +508,7 @@ static void mix(const float *p, const void *v, bool f16, uint32_t n_tok, uint32_
 const aq_isa aq_isa_avx2 = {
     .name = "avx2",
     .tile = {[AQ_L_F32] = tile_f32, [AQ_L_F16] = tile_f16, [AQ_L_BF16] = tile_bf16, [AQ_L_Q8_0] = tile_q8_0, [AQ_L_Q4_1] = tile_q4_1,
-             [AQ_L_Q4_K] = tile_q4_k, [AQ_L_Q6_K] = tile_q6_k},
+             [AQ_L_Q4_K] = tile_q4_k, [AQ_L_Q5_K] = tile_q5_k, [AQ_L_Q6_K] = tile_q6_k},
     .quant = quant,
     .norm = norm,
     .swiglu = swiglu,

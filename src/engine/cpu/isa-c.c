@@ -117,24 +117,40 @@ static void k4_scale(const uint8_t *s, uint32_t j, uint8_t *ret_scale, uint8_t *
     }
 }
 
-static void tile_q4_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
+/* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
+static void tile_k(bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
 {
-    block w;
+    const uint32_t nibbles = five ? 384 : 128;
+    block w, high;
     memset(y, 0, n * sizeof *y);
     for (uint32_t b = 0; b < k / 32; b++) { /* block b is sub-block j of its 256 columns */
         uint32_t j = b % 8;
-        spread(tile + 128 + j / 2 * 256, 8, j % 2 * 4, 15, 0, w);
+        spread(tile + nibbles + j / 2 * 256, 8, j % 2 * 4, 15, 0, w);
+        if (five)
+            spread(tile + 128, 8, j, 1, 0, high);
         for (uint32_t r = 0; r < AQ_TILE; r++) {
             uint8_t scale, min;
             k4_scale(tile + 32 + r, j, &scale, &min);
             float d = f16(tile + 2 * r) * scale, m = f16(tile + 16 + 2 * r) * min;
+            for (uint32_t c = 0; five && c < 32; c++)
+                w[r][c] = (int8_t)(w[r][c] | high[r][c] << 4);
             for (uint32_t i = 0; i < n; i++) {
                 y[i][r] += (float)dot32(w[r], row[i].q + 32 * b) * (d * row[i].d[b]);
                 y[i][r] -= m * row[i].s[b];
             }
         }
-        tile += j == 7 ? 144 * AQ_TILE : 0;
+        tile += j == 7 ? (nibbles + 1024) : 0;
     }
+}
+
+static void tile_q4_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
+{
+    tile_k(false, tile, k, row, n, y);
+}
+
+static void tile_q5_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
+{
+    tile_k(true, tile, k, row, n, y);
 }
 
 static void tile_q6_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
@@ -244,7 +260,7 @@ static void mix(const float *p, const void *v, bool half, uint32_t n_tok, uint32
 const aq_isa aq_isa_c = {
     .name = "c",
     .tile = {[AQ_L_F32] = tile_f32, [AQ_L_F16] = tile_f16, [AQ_L_BF16] = tile_bf16, [AQ_L_Q8_0] = tile_q8_0, [AQ_L_Q4_1] = tile_q4_1,
-             [AQ_L_Q4_K] = tile_q4_k, [AQ_L_Q6_K] = tile_q6_k},
+             [AQ_L_Q4_K] = tile_q4_k, [AQ_L_Q5_K] = tile_q5_k, [AQ_L_Q6_K] = tile_q6_k},
     .quant = quant,
     .norm = norm,
     .swiglu = swiglu,

@@ -14,6 +14,7 @@ enum {
     AQ_T_Q4_1 = 3,
     AQ_T_Q8_0 = 8,
     AQ_T_Q4_K = 12,
+    AQ_T_Q5_K = 13,
     AQ_T_Q6_K = 14,
     AQ_T_BF16 = 30,
 };

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admission: a request runs only with a seq and with pages for its prompt and its longest answer, so that no chat is ever stopped for
- * want of memory half way. Requests wait in order; the first that does not fit holds the others (nobody starves). Parked chats give way
- * first, the one not used for longest before the others.
+/* Admission: a request runs only with a seq and with pages for its prompt and its longest answer,
+ * so that no chat is ever stopped for want of memory half way. Requests wait in order; the first
+ * that does not fit holds the others (nobody starves). Parked chats give way first, the one not
+ * used for longest before the others.
  *
- * Pages are counted here as every stage counts them, by the same rules as in state/: KEEP gives back what lies behind, FORK shares full
- * pages and copies a last one that is not full, and a shared page that is not full is copied before it is written. The number of pages
- * is the smallest stage's. */
+ * Pages are counted here as every stage counts them, by the same rules as in state/: KEEP gives
+ * back what lies behind, FORK shares full pages and copies a last one that is not full, and a
+ * shared page that is not full is copied before it is written. The number of pages is the smallest
+ * stage's. */
 #include "sched-priv.h"
 
 uint32_t aq_page_need(uint32_t n_tok)
@@ -144,7 +146,7 @@ static int start(aq_engine *e, aq_req *r, uint32_t id, const aq_match *m, bool t
 {
     aq_sseq *s = &e->seq[id];
 
-    if (pages_room(s, total) < 0 || seq_ops(e, id, m, take) < 0)
+    if (pages_room(s, AQ_MAX(total, s->n_page)) < 0 || seq_ops(e, id, m, take) < 0)
         return aq_fail(NULL, AQ_E_NOMEM, "pages");
     if (take) {
         aq_pages_cut(e, s, m->n_tok);
@@ -196,12 +198,17 @@ static bool admit(aq_engine *e, aq_req *r)
     aq_err err = {0};
 
     if (total > e->set.n_page) {
-        aq_fail(&err, AQ_E_LIMIT, "the chat needs room for %u tokens with its answer, the smallest part of the model's state holds %u: "
-                                  "ask for a shorter answer or shorten the chat", n_tok, e->set.n_page * AQ_PAGE_TOK);
+        aq_fail(&err, AQ_E_LIMIT,
+                "the chat needs room for %u tokens with its answer, the smallest part of the "
+                "model's state holds %u: "
+                "ask for a shorter answer or shorten the chat",
+                n_tok, e->set.n_page * AQ_PAGE_TOK);
         aq_req_end(e, r, -AQ_E_LIMIT, &err);
         return true;
     }
     aq_match m = aq_prefix_find(e, &r->log);
+    if (m.wait)
+        return false;
     for (;;) {
         const aq_sseq *from = m.n_tok ? &e->seq[m.seq] : NULL;
         bool parked = from && from->state == AQ_SEQ_PARKED;
@@ -228,7 +235,7 @@ static bool admit(aq_engine *e, aq_req *r)
         if (!parked)
             return false; /* running chats hold the rest */
         aq_seq_drop(e, m.seq);
-        m = (aq_match){AQ_SEQ_NONE, 0, UINT32_MAX};
+        m = (aq_match){AQ_SEQ_NONE, 0, UINT32_MAX, false};
     }
 }
 

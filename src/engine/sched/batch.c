@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who goes into the next window.
  *
- *   1. every chat that waits for its next token: one row each. With stages that work at the same time, only the share that keeps all of
- *      them busy (two chats over two PCs go in two windows).
- *   2. prompts, in what is left of chunk_tok rows: equal shares, then the remainder to whoever can use it; who begins turns round with
- *      each window. So a long prompt holds up neither the answers (one window at most) nor a short prompt behind it.
+ *   1. every chat that waits for its next token: one row each. With stages that work at the same
+ *      time, only the share that keeps all of them busy (two chats over two PCs: two windows).
+ *   2. prompts, in what is left of chunk_tok rows: equal shares, then the remainder to whoever can
+ *      use it; who begins turns round with each window. So a long prompt holds up neither the
+ *      answers (one window at most) nor a short prompt behind it.
  *
  * A chat whose last token is under way has nothing to send; a prompt's chunks follow each other. */
 #include "sched-priv.h"
@@ -16,8 +17,8 @@ typedef struct pick {
 
 static bool ready(const aq_engine *e, const aq_req *r)
 {
-    return r->state == AQ_REQ_RUN && !atomic_load(&r->cancel) && !atomic_load(&r->stuck) && !e->seq[r->seq].lost &&
-           aq_req_todo(e, r) > 0;
+    return r->state == AQ_REQ_RUN && !atomic_load(&r->cancel) && !atomic_load(&r->stuck) &&
+           !e->seq[r->seq].lost && aq_req_todo(e, r) > 0;
 }
 
 /* One token after another: all but the newest are known to the stages. */
@@ -101,15 +102,18 @@ aq_wnd *aq_batch_next(aq_engine *e)
     for (uint32_t i = 0; i < n_pick; i++) {
         aq_req *r = p[i].r;
         aq_sseq *s = &e->seq[r->seq];
-        if (e->recurrent && s->n_sub && (s->n_sub == r->n_prompt || s->n_sub - s->n_snapped >= AQ_SNAP_EVERY_TOK))
+        if (e->recurrent && s->n_sub &&
+            (s->n_sub == r->n_prompt || s->n_sub - s->n_snapped >= AQ_SNAP_EVERY_TOK))
             aq_snap_take(e, r->seq);
         aq_part *part = &w->part[w->n_part++];
         *part = (aq_part){.seq = r->seq, .n_rows = p[i].n};
         for (uint32_t k = 0; k < p[i].n; k++) {
             uint32_t pos = s->n_sub + k;
             bool last = pos + 1 == r->log.n;
-            w->row[w->n_rows++] =
-                (aq_row){.seq = r->seq, .pos = pos, .tok = r->log.id[pos], .flags = last ? AQ_ROW_LOGITS : 0};
+            w->row[w->n_rows++] = (aq_row){.seq = r->seq,
+                                           .pos = pos,
+                                           .tok = r->log.id[pos],
+                                           .flags = last ? AQ_ROW_LOGITS : 0};
             part->logits |= last;
             w->n_logits += last;
         }

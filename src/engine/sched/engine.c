@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine: its life, and the turn of its step thread.
  *
- *   wait ──▶ new requests, completions, a new set of stages ──▶ cancels, rings with room again ──▶ admit ──▶ windows ──▶ one window
- *    ▲       (under the hub's lock)                                                                     of each local stage ──┐
- *    └──────────────────────────────── only when nothing is left to do ◀──────────────────────────────────────────────────────┘
+ *   wait (only when nothing is left to do)
+ *   ─▶ take, under the hub's lock: new requests, completions, another set of stages
+ *   ─▶ tend: cancels, rings that have room again
+ *   ─▶ admit ─▶ make windows ─▶ submit what stages have room for
+ *   ─▶ compute one window of each local stage ─▶ again
  *
- * The thread never waits for the network: remote stages complete from their own threads into the hub. It sleeps on a condition
- * variable without a timeout, so that an idle engine takes no CPU at all. */
+ * The thread never waits for the network: remote stages complete from their own threads into the
+ * hub. It sleeps on a condition variable without a timeout, so that an idle engine takes no CPU at
+ * all. */
 #include <stdio.h>
 
 #include "sched-priv.h"
@@ -58,6 +61,7 @@ static bool take(aq_engine *e, bool wait)
     while (wait && !h->kick && !h->stop)
         pthread_cond_wait(&h->work, &h->mu);
     h->kick = false;
+    atomic_store(&h->hurry, false);
     aq_req *r = h->new_first;
     aq_wnd *w = h->done_first;
     h->new_first = h->new_last = NULL;
@@ -141,7 +145,7 @@ static void *step_thread(void *arg)
         publish(e);
         if (e->paused)
             continue;
-        for (uint32_t i = 0; i < h->n_stage; i++)
+        for (uint32_t i = 0; i < h->n_stage && !atomic_load(&h->hurry); i++)
             if (h->stage[i]->vt->work && h->stage[i]->vt->work(h->stage[i], NULL) > 0)
                 busy = true;
     }
@@ -152,7 +156,8 @@ static void *step_thread(void *arg)
             next = r->q_next;
             aq_req_finish(r, AQ_DONE_CANCELLED, NULL);
             atomic_store(&r->orphan, 1);
-            pthread_mutex_lock(&r->wake_mu); /* what is left in `out` has no other way to make itself known */
+            pthread_mutex_lock(
+                &r->wake_mu); /* what is left in `out` has no other way to make itself known */
             if (r->wake && atomic_load(&r->stuck))
                 r->wake(r->user);
             pthread_mutex_unlock(&r->wake_mu);
@@ -164,22 +169,27 @@ static void *step_thread(void *arg)
 
 /* ---- life ---- */
 
-static uint32_t pages_for(const aq_model_info *in, const aq_engine_cfg *cfg, uint32_t n_ctx, uint32_t n_parallel)
+static uint32_t pages_for(const aq_model_info *in, const aq_engine_cfg *cfg, uint32_t n_ctx,
+                          uint32_t n_parallel)
 {
-    uint64_t tok_bytes = cfg->kv_type == AQ_KV_F32 ? in->kv_f16_bytes_tok * 2 : in->kv_f16_bytes_tok;
+    uint64_t tok_bytes =
+        cfg->kv_type == AQ_KV_F32 ? in->kv_f16_bytes_tok * 2 : in->kv_f16_bytes_tok;
     uint64_t one = (n_ctx + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK, want = one * n_parallel;
     uint64_t free_bytes = aq_mem_free_bytes(), weights = in->ends_bytes;
 
     for (uint32_t i = 0; i < in->n_layer; i++)
         weights += in->layer_bytes[i];
     free_bytes = free_bytes > weights ? free_bytes - weights : 0;
-    /* a quarter stays with the system; one full chat must fit in any case, or loading says NOMEM with its numbers */
+    /* a quarter stays with the system; one full chat must fit in any case, or loading says NOMEM
+     * with its numbers */
     uint64_t fit = tok_bytes ? free_bytes / 4 * 3 / (tok_bytes * AQ_PAGE_TOK) : want;
     return cfg->n_page ? cfg->n_page : (uint32_t)AQ_MAX(one, AQ_MIN(want, fit));
 }
 
-/* Parked chats beside the running ones: of an ordinary model they cost nothing but pages, of a recurrent one a state each. */
-static aq_state_cfg state_cfg(const aq_engine *e, const aq_model_info *in, const aq_engine_cfg *cfg, uint32_t n_page)
+/* Parked chats beside the running ones: of an ordinary model they cost nothing but pages, of a
+ * recurrent one a state each. */
+static aq_state_cfg state_cfg(const aq_engine *e, const aq_model_info *in, const aq_engine_cfg *cfg,
+                              uint32_t n_page)
 {
     uint32_t seqs = in->recurrent ? e->n_parallel + 4 : AQ_MIN(e->n_parallel * 8, AQ_SEQS_MAX);
 
@@ -190,8 +200,8 @@ static aq_state_cfg state_cfg(const aq_engine *e, const aq_model_info *in, const
                           .max_rows = AQ_MIN(e->chunk_tok + e->n_parallel, AQ_ROWS_MAX)};
 }
 
-static int load_stages(aq_engine *e, const aq_wsrc *src, const aq_engine_cfg *cfg, aq_swap_set *set, aq_stage **ret_own,
-                       aq_err *err)
+static int load_stages(aq_engine *e, const aq_wsrc *src, const aq_engine_cfg *cfg, aq_swap_set *set,
+                       aq_stage **ret_own, aq_err *err)
 {
     const aq_model_info *in = &e->model->info;
 
@@ -200,7 +210,8 @@ static int load_stages(aq_engine *e, const aq_wsrc *src, const aq_engine_cfg *cf
     aq_state_cfg sc = state_cfg(e, in, cfg, pages_for(in, cfg, e->n_ctx, e->n_parallel));
     aq_place place = cfg->place;
     place.flags &= ~(uint32_t)AQ_PLACE_ENDS;
-    int rc = aq_stage_local_on(e->be, e->rt, e->model, src, &place, &sc, 0, in->n_layer, cfg->progress, ret_own, err);
+    int rc = aq_stage_local_on(e->be, e->rt, e->model, src, &place, &sc, 0, in->n_layer,
+                               cfg->progress, ret_own, err);
     if (rc < 0)
         return rc;
     uint64_t wb;
@@ -233,28 +244,32 @@ static void engine_clear(aq_engine *e)
     aq_swap_set_clear(&e->set);
     free(e->op);
     free(e->logits);
-    free(e->head_x);
     if (e->ends)
         e->be->drop(e->ends);
     aq_hub_unref(h);
     free(e);
 }
 
-int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_engine_cfg *cfg,
-                     aq_engine **ret, aq_err *err)
+int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const aq_wsrc *src,
+                     const aq_engine_cfg *cfg, aq_engine **ret, aq_err *err)
 {
     const aq_model_info *in = &m->info;
     uint32_t ctx_max = in->n_ctx_train ? AQ_MIN(in->n_ctx_train, AQ_CTX_MAX) : AQ_CTX_MAX;
 
     if (cfg->n_ctx > ctx_max)
-        return aq_fail(err, AQ_E_LIMIT, "a context of %u tokens was asked for, this model was made for %u", cfg->n_ctx, ctx_max);
+        return aq_fail(err, AQ_E_LIMIT,
+                       "a context of %u tokens was asked for, this model was made for %u",
+                       cfg->n_ctx, ctx_max);
     if (cfg->n_parallel > AQ_PARALLEL_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "%u chats at once were asked for, at most %u are possible", cfg->n_parallel, AQ_PARALLEL_MAX);
+        return aq_fail(err, AQ_E_LIMIT, "%u chats at once were asked for, at most %u are possible",
+                       cfg->n_parallel, AQ_PARALLEL_MAX);
     if (cfg->chunk_tok > AQ_ROWS_MAX / 2)
-        return aq_fail(err, AQ_E_LIMIT, "prompt chunks of %u tokens were asked for, at most %u are possible", cfg->chunk_tok,
-                       AQ_ROWS_MAX / 2);
+        return aq_fail(err, AQ_E_LIMIT,
+                       "prompt chunks of %u tokens were asked for, at most %u are possible",
+                       cfg->chunk_tok, AQ_ROWS_MAX / 2);
     if (cfg->n_stage > AQ_STAGES_MAX || (cfg->stage && !cfg->n_stage))
-        return aq_fail(err, AQ_E_INVAL, "%u stages were given, 1 to %u are possible", cfg->n_stage, AQ_STAGES_MAX);
+        return aq_fail(err, AQ_E_INVAL, "%u stages were given, 1 to %u are possible", cfg->n_stage,
+                       AQ_STAGES_MAX);
     aq_engine *e = calloc(1, sizeof *e);
     aq_hub *h = calloc(1, sizeof *h);
     if (!e || !h) {
@@ -312,7 +327,8 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
     return 0;
 }
 
-int aq_engine_new(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_engine_cfg *cfg, aq_engine **ret, aq_err *err)
+int aq_engine_new(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_engine_cfg *cfg,
+                  aq_engine **ret, aq_err *err)
 {
     const aq_backend *be;
     int rc = aq_backend_find(cfg->place.backend, &be, err);
@@ -327,6 +343,7 @@ void aq_engine_free(aq_engine *e)
     aq_hub *h = e->hub;
     pthread_mutex_lock(&h->mu);
     h->stop = true;
+    atomic_store(&h->hurry, true); /* before the stages are told: no window slips in between */
     for (uint32_t i = 0; i < h->n_stage; i++)
         aq_stage_local_stop(h->stage[i]);
     pthread_cond_signal(&h->work);

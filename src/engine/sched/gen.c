@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From logits to events: one token is sampled, becomes text, and may end the answer.
  *
- * Every token is one TEXT event; its bytes are whatever became certain with it. Held back are bytes of an incomplete character (the
- * detokenizer does that) and the longest end of the text that a stop string begins with. What was let go can hold no part of a stop
- * string, so only the held text is searched. */
+ * Every token is one TEXT event; its bytes are whatever became certain with it. Held back are bytes
+ * of an incomplete character (the detokenizer does that) and the longest end of the text that a
+ * stop string begins with. What was let go can hold no part of a stop string, so only the held text
+ * is searched. */
 #include "sched-priv.h"
 
 #define PIECE_MAX 8192u /* bytes of one event */
@@ -40,11 +41,11 @@ static int send(aq_req *r, size_t n, int32_t tok, const aq_logprob *top, uint32_
             for (k = PIECE_MAX; k > PIECE_MAX - 4 && (r->held.p[at + k] & 0xC0) == 0x80;)
                 k--;
         bool last = at + k == n;
-        rc = aq_req_emit(r, AQ_EV_TEXT, last ? tok : -1, (const char *)r->held.p + at, (uint32_t)k, last ? top : NULL,
-                         last ? n_top : 0);
+        rc = aq_req_emit(r, AQ_EV_TEXT, last ? tok : -1, k ? (const char *)r->held.p + at : "",
+                         (uint32_t)k, last ? top : NULL, last ? n_top : 0);
         at += k;
     } while (rc >= 0 && at < n);
-    if (rc >= 0) {
+    if (rc >= 0 && n) {
         memmove(r->held.p, r->held.p + n, r->held.n - n);
         r->held.n -= n;
     }
@@ -61,7 +62,8 @@ static bool fail(aq_engine *e, aq_req *r, int rc)
 }
 
 /* The answer ends: nothing is held back any more. */
-static bool end(aq_engine *e, aq_req *r, int32_t reason, int32_t tok, const aq_logprob *top, uint32_t n_top)
+static bool end(aq_engine *e, aq_req *r, int32_t reason, int32_t tok, const aq_logprob *top,
+                uint32_t n_top)
 {
     size_t at;
     int rc = e->model->vocab ? aq_detok_flush(&r->detok, &r->held) : 0;
@@ -85,7 +87,8 @@ bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
     size_t at;
     int rc;
 
-    /* a copy of the raw row would be needed to tell its log-probabilities afterwards: take the best now, the chosen one's below */
+    /* a copy of the raw row would be needed to tell its log-probabilities afterwards: take the best
+     * now, the chosen one's below */
     float *raw = NULL;
     if (r->n_logprobs) {
         raw = malloc(e->n_vocab * sizeof *raw);
@@ -110,7 +113,8 @@ bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
     atomic_fetch_add_explicit(&e->st_gen, 1, memory_order_relaxed);
     if (!r->ignore_eog && aq_token_is_eog(e->model, tok))
         return end(e, r, AQ_DONE_STOP, -1, NULL, 0);
-    if (e->model->vocab && (rc = aq_detok_push(&r->detok, e->model->vocab, tok, false, &r->held)) < 0)
+    if (e->model->vocab &&
+        (rc = aq_detok_push(&r->detok, e->model->vocab, tok, false, &r->held)) < 0)
         return fail(e, r, rc);
     if (find_stop(r, &at)) {
         r->held.n = at;

@@ -5,8 +5,9 @@
  *   out[i]  under way there, oldest first             (hub->mu: completions come from any thread)
  *   done    came back, waits for the step thread      (hub->mu)
  *
- * Stages work in order, so windows never overtake each other, and operations reach every stage in the order they were made. A window
- * that failed, or whose chats all ended, goes on with its operations and without its rows. A stage that is lost pauses the engine. */
+ * Stages work in order, so windows never overtake each other, and operations reach every stage in
+ * the order they were made. A window that failed, or whose chats all ended, goes on with its
+ * operations and without its rows. A stage that is lost pauses the engine. */
 #include "sched-priv.h"
 
 void aq_wnd_free(aq_wnd *w)
@@ -60,7 +61,8 @@ void aq_pipe_done_cb(void *user, aq_stage *st, const aq_done *d)
         w->done_x = x;
         w->done_back = d->n_back;
         if (prev) /* it would overtake */
-            w->done_rc = aq_fail(&w->done_err, AQ_E_PROTO, "stage %u completed window %llu before an older one", i,
+            w->done_rc = aq_fail(&w->done_err, AQ_E_PROTO,
+                                 "stage %u completed window %llu before an older one", i,
                                  (unsigned long long)w->id);
         else if (rc == -AQ_E_NOMEM && d->rc == 0)
             aq_fail(&w->done_err, AQ_E_NOMEM, "no memory for %u rows of stage %u", d->n_back, i);
@@ -79,7 +81,8 @@ void aq_pipe_done_cb(void *user, aq_stage *st, const aq_done *d)
 bool aq_pipe_room(const aq_engine *e)
 {
     aq_hub *h = e->hub;
-    /* own layers take one at a time: a second window would only keep chats from sharing the first */
+    /* own layers take one at a time: a second window would only keep chats from sharing the first
+     */
     uint32_t most = h->stage[0]->vt->work ? 1 : h->stage[0]->n_inflight;
 
     if (e->to_first[0] || e->n_flight >= e->set.depth)
@@ -122,7 +125,8 @@ static void sample(aq_engine *e, aq_wnd *w)
             e->logits = p;
             e->logits_rows = w->n_logits;
         } else {
-            w->rc = aq_fail(&w->err, AQ_E_NOMEM, "no memory for the logits of %u chats", w->n_logits);
+            w->rc =
+                aq_fail(&w->err, AQ_E_NOMEM, "no memory for the logits of %u chats", w->n_logits);
         }
     }
     if (w->rc >= 0)
@@ -165,7 +169,8 @@ static void distrust_ops(aq_engine *e, const aq_wnd *w)
 
 static void finish(aq_engine *e, aq_wnd *w)
 {
-    bool dead = false; /* rows of a chat that ended or is being taken back: others in the window may fail for it */
+    /* rows of a chat that ended or is being taken back: others in the window may fail for it */
+    bool dead = false;
 
     e->n_flight--;
     for (uint32_t i = 0; i < w->n_part; i++) {
@@ -252,9 +257,16 @@ static int submit(aq_engine *e, aq_wnd *w, uint32_t i, aq_err *err)
     if (w->n_rows && !anyone_left(e, w))
         strip(w);
     for (uint32_t k = 0; k < w->n_rows; k++)
-        w->row[k].flags = last ? w->row[k].flags & ~(uint32_t)AQ_ROW_BACK : w->row[k].flags | AQ_ROW_BACK;
+        w->row[k].flags =
+            last ? w->row[k].flags & ~(uint32_t)AQ_ROW_BACK : w->row[k].flags | AQ_ROW_BACK;
     for (;;) {
-        aq_window win = {.id = w->id, .epoch = h->epoch, .n_ops = w->n_ops, .n_rows = w->n_rows, .op = w->op, .row = w->row, .x = w->x};
+        aq_window win = {.id = w->id,
+                         .epoch = h->epoch,
+                         .n_ops = w->n_ops,
+                         .n_rows = w->n_rows,
+                         .op = w->op,
+                         .row = w->row,
+                         .x = w->x};
         win.n_back = !w->n_rows ? 0 : last ? w->n_logits : w->n_rows;
         /* in the list first: the completion may come before submit returns */
         pthread_mutex_lock(&h->mu);
@@ -267,7 +279,8 @@ static int submit(aq_engine *e, aq_wnd *w, uint32_t i, aq_err *err)
         int rc = st->vt->submit(st, &win, err);
         if (rc >= 0)
             return 1;
-        pthread_mutex_lock(&h->mu); /* still the last: only this thread submits, and it was not taken */
+        pthread_mutex_lock(
+            &h->mu); /* still the last: only this thread submits, and it was not taken */
         before = NULL;
         for (aq_wnd *p = h->out_first[i]; p && p != w; p = p->next)
             before = p;
@@ -310,11 +323,14 @@ void aq_pipe_push(aq_engine *e)
 
 void aq_pipe_done(aq_engine *e, aq_wnd *w)
 {
-    uint32_t i = w->stage, want = !w->n_rows ? 0 : i + 1 == e->set.n_stage ? w->n_logits : w->n_rows;
+    uint32_t i = w->stage, want = !w->n_rows                ? 0
+                                  : i + 1 == e->set.n_stage ? w->n_logits
+                                                            : w->n_rows;
     int rc = w->done_rc;
 
     if (rc >= 0 && w->done_back != want)
-        rc = aq_fail(&w->done_err, AQ_E_PROTO, "stage %u sent %u rows back, %u were asked for", i, w->done_back, want);
+        rc = aq_fail(&w->done_err, AQ_E_PROTO, "stage %u sent %u rows back, %u were asked for", i,
+                     w->done_back, want);
     if (stage_lost(rc)) {
         aq_err why = w->done_err;
         e->n_flight--;

@@ -5,9 +5,10 @@
  *                        rec | aq_usage                           USAGE
  *                        rec | aq_err                             ERROR
  *
- * A record that finds the ring full waits in `out`, and the step thread passes this chat over until the reader has taken something (the
- * reader sees `stuck` and kicks). USAGE and DONE or ERROR are made from fixed fields, so that they never need memory. When the engine
- * goes, the reader takes what is left from `out` itself. */
+ * A record that finds the ring full waits in `out`, and the step thread passes this chat over until
+ * the reader has taken something (the reader sees `stuck` and kicks). USAGE and DONE or ERROR are
+ * made from fixed fields, so that they never need memory. When the engine goes, the reader takes
+ * what is left from `out` itself. */
 #include <sys/random.h>
 
 #include "sched-priv.h"
@@ -17,7 +18,8 @@ typedef struct rec {
     int32_t tok, rc;
     uint32_t zero;
 } rec;
-_Static_assert(sizeof(rec) % 8 == 0 && sizeof(aq_logprob) == 8, "parts of a record keep its alignment");
+_Static_assert(sizeof(rec) % 8 == 0 && sizeof(aq_logprob) == 8,
+               "parts of a record keep its alignment");
 typedef struct final_rec {
     rec head;
     union {
@@ -25,7 +27,8 @@ typedef struct final_rec {
         aq_err err;
     };
 } final_rec;
-_Static_assert(sizeof(final_rec) <= sizeof((aq_req *)0)->final_buf, "the last record fits its buffer");
+_Static_assert(sizeof(final_rec) <= sizeof((aq_req *)0)->final_buf,
+               "the last record fits its buffer");
 
 /* ---- step thread: writing ---- */
 
@@ -109,7 +112,7 @@ bool aq_req_flush(aq_req *r)
         if (rc == -AQ_E_BUSY) {
             if (!atomic_load(&r->stuck)) {
                 atomic_store(&r->stuck, 1);
-                continue; /* once more: the reader may have made room before it could see the flag */
+                continue; /* once more: room may have come before the flag could be seen */
             }
             empty = false;
             break;
@@ -124,7 +127,8 @@ bool aq_req_flush(aq_req *r)
     return empty;
 }
 
-int aq_req_emit(aq_req *r, uint32_t kind, int32_t tok, const char *bytes, uint32_t n_bytes, const aq_logprob *top, uint32_t n_top)
+int aq_req_emit(aq_req *r, uint32_t kind, int32_t tok, const char *bytes, uint32_t n_bytes,
+                const aq_logprob *top, uint32_t n_top)
 {
     struct {
         rec head;
@@ -201,7 +205,8 @@ int aq_req_pop(aq_req *r, aq_event *ret)
         return 0;
     const rec *h = p;
     const char *body = (const char *)(h + 1);
-    *ret = (aq_event){.kind = h->kind, .n_bytes = h->n_bytes, .n_top = h->n_top, .tok = h->tok, .rc = h->rc};
+    *ret = (aq_event){
+        .kind = h->kind, .n_bytes = h->n_bytes, .n_top = h->n_top, .tok = h->tok, .rc = h->rc};
     if (h->n_top)
         ret->top = (const aq_logprob *)body;
     ret->bytes = body + h->n_top * sizeof(aq_logprob);
@@ -259,7 +264,8 @@ static int check_json(const char *what, const char *text, int kind, aq_err *err)
         return aq_fail(err, AQ_E_NOMEM, "no memory to read %s", what);
     size_t n = strlen(text);
     if (n > AQ_PROMPT_MAX_BYTES)
-        return aq_fail(err, AQ_E_LIMIT, "%s have %zu bytes, at most %u are allowed", what, n, AQ_PROMPT_MAX_BYTES);
+        return aq_fail(err, AQ_E_LIMIT, "%s have %zu bytes, at most %u are allowed", what, n,
+                       AQ_PROMPT_MAX_BYTES);
     int rc = aq_json_parse(a, text, n, &j, err);
     if (rc == -AQ_E_FORMAT) {
         if (err)
@@ -300,7 +306,8 @@ static int render(const aq_model *m, const aq_req_in *in, aq_toks *ret, aq_err *
         rc = put_special(&b, "eos_token", m->vocab, aq_vocab_eos(m->vocab));
     if (rc >= 0 && in->tools_json && (rc = aq_bytes_puts(&b, ",\"tools\":")) >= 0)
         rc = aq_bytes_puts(&b, in->tools_json);
-    if (rc >= 0 && (rc = aq_bytes_puts(&b, ",\"messages\":")) >= 0 && (rc = aq_bytes_puts(&b, in->messages_json)) >= 0)
+    if (rc >= 0 && (rc = aq_bytes_puts(&b, ",\"messages\":")) >= 0 &&
+        (rc = aq_bytes_puts(&b, in->messages_json)) >= 0)
         rc = aq_bytes_puts(&b, "}");
     if (rc < 0)
         return aq_fail(err, -rc, "no memory for a chat of %zu bytes", strlen(in->messages_json));
@@ -313,7 +320,8 @@ static int copy_toks(const aq_engine *e, const aq_req_in *in, aq_toks *ret, aq_e
         return aq_fail(err, AQ_E_INVAL, "a request needs messages or at least one token");
     for (uint32_t i = 0; i < in->n_tok; i++) {
         if ((uint32_t)in->tok[i] >= e->n_vocab)
-            return aq_fail(err, AQ_E_INVAL, "token %u of the prompt is %d, the model's are 0 to %u", i, in->tok[i], e->n_vocab - 1);
+            return aq_fail(err, AQ_E_INVAL, "token %u of the prompt is %d, the model's are 0 to %u",
+                           i, in->tok[i], e->n_vocab - 1);
         if (i < e->n_ctx && aq_toks_put(ret, in->tok[i]) < 0)
             return aq_fail(err, AQ_E_NOMEM, "no memory for a prompt of %u tokens", in->n_tok);
     }
@@ -326,15 +334,19 @@ static int copy_settings(const aq_engine *e, const aq_req_in *in, aq_req *r, aq_
     aq_sampling drawn = *s;
 
     if (in->schema_json)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "answers bound to a JSON schema are not supported; leave the schema out");
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "answers bound to a JSON schema are not supported; leave the schema out");
     if (in->n_logprobs > AQ_LOGPROBS_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "%u log-probabilities per token, at most %u are allowed", in->n_logprobs, AQ_LOGPROBS_MAX);
+        return aq_fail(err, AQ_E_LIMIT, "%u log-probabilities per token, at most %u are allowed",
+                       in->n_logprobs, AQ_LOGPROBS_MAX);
     if (s->n_stop > AQ_STOP_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "%u stop strings, at most %u are allowed", s->n_stop, AQ_STOP_MAX);
+        return aq_fail(err, AQ_E_LIMIT, "%u stop strings, at most %u are allowed", s->n_stop,
+                       AQ_STOP_MAX);
     for (uint32_t i = 0; i < s->n_stop; i++) {
         size_t n = s->stop[i] ? strlen(s->stop[i]) : 0;
         if (!n || n > AQ_STOP_BYTES_MAX)
-            return aq_fail(err, AQ_E_INVAL, "stop string %u has %zu bytes, 1 to %u are allowed", i, n, AQ_STOP_BYTES_MAX);
+            return aq_fail(err, AQ_E_INVAL, "stop string %u has %zu bytes, 1 to %u are allowed", i,
+                           n, AQ_STOP_BYTES_MAX);
         if (!(r->stop[i] = strdup(s->stop[i])))
             return aq_fail(err, AQ_E_NOMEM, "no memory for a request");
         r->stop_n[r->n_stop++] = (uint32_t)n;
@@ -347,7 +359,8 @@ static int copy_settings(const aq_engine *e, const aq_req_in *in, aq_req *r, aq_
     return aq_sampler_new(&drawn, e->n_vocab, &r->sampler, err);
 }
 
-int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *user, aq_req **ret, aq_err *err)
+int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *user, aq_req **ret,
+              aq_err *err)
 {
     aq_hub *h = e->hub;
     aq_req *r = calloc(1, sizeof *r);
@@ -364,13 +377,17 @@ int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *
     r->t_submit_us = aq_now_us();
     int rc = copy_settings(e, in, r, err);
     if (rc >= 0)
-        rc = in->messages_json ? render(e->model, in, &r->log, err) : copy_toks(e, in, &r->log, err);
+        rc =
+            in->messages_json ? render(e->model, in, &r->log, err) : copy_toks(e, in, &r->log, err);
     uint32_t n_tok = in->messages_json ? r->log.n : in->n_tok;
     if (rc >= 0 && !n_tok)
         rc = aq_fail(err, AQ_E_INVAL, "the chat's template made no tokens of the messages");
     if (rc >= 0 && n_tok >= e->n_ctx)
-        rc = aq_fail(err, AQ_E_LIMIT, "the chat has %u tokens, the context holds %u with the answer: shorten the chat or open the model "
-                                      "with a larger context", n_tok, e->n_ctx);
+        rc = aq_fail(err, AQ_E_LIMIT,
+                     "the chat has %u tokens, the context holds %u with the answer: shorten the "
+                     "chat or open the model "
+                     "with a larger context",
+                     n_tok, e->n_ctx);
     if (rc >= 0 && !(r->ring = aq_ring_new(AQ_RING_BYTES)))
         rc = aq_fail(err, AQ_E_NOMEM, "no memory for a request");
     if (rc < 0) {
@@ -401,7 +418,9 @@ int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *
         aq_req_unref(r);
         aq_req_unref(r);
         return dead ? aq_fail(err, AQ_E_CANCELLED, "the engine is being closed")
-                    : aq_fail(err, AQ_E_BUSY, "%u requests wait already, at most %u may: try again later", waiting, AQ_QUEUE_MAX);
+                    : aq_fail(err, AQ_E_BUSY,
+                              "%u requests wait already, at most %u may: try again later", waiting,
+                              AQ_QUEUE_MAX);
     }
     *ret = r;
     return 0;

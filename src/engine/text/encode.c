@@ -61,20 +61,21 @@ static int encode_words(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, a
 /* A stretch without special tokens. */
 static int encode_plain(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, aq_toks *out)
 {
-    size_t from = 0;
+    size_t from = 0, len;
     int rc;
 
-    if (!v->split->digits_first)
+    if (!v->split->first)
         return encode_words(v, b, s, n, out);
     for (size_t i = 0; i < n;) {
-        uint32_t cp, len = aq_uni_next(s + i, n - i, &cp, NULL);
-        if (aq_uni_class(cp) & AQ_CL_NUM) {
-            if ((rc = encode_words(v, b, s + from, i - from, out)) < 0 ||
-                (rc = aq_bpe_word(v, b, s + i, len, out)) < 0)
-                return rc;
-            from = i + len;
+        if (!(len = v->split->first(s + i, n - i))) {
+            uint32_t cp;
+            i += aq_uni_next(s + i, n - i, &cp, NULL);
+            continue;
         }
-        i += len;
+        if ((rc = encode_words(v, b, s + from, i - from, out)) < 0 ||
+            (rc = aq_bpe_word(v, b, s + i, len, out)) < 0)
+            return rc;
+        from = i += len;
     }
     return encode_words(v, b, s + from, n - from, out);
 }

@@ -7,12 +7,10 @@ bool aq_jx_enter(jx *x)
 {
     if (x->rc)
         return false;
-    if (++x->steps > AQ_TMPL_STEPS_MAX) {
-        aq_jx_fail(x, AQ_E_LIMIT,
-                   "rendering takes more than %u steps; does the template loop for ever?",
-                   AQ_TMPL_STEPS_MAX);
+    x->steps++;
+    aq_jx_work(x, 0);
+    if (x->rc)
         return false;
-    }
     if (x->depth >= AQ_TMPL_DEPTH_MAX) {
         aq_jx_fail(x, AQ_E_LIMIT,
                    "rendering nests more than %u deep; does the template call itself for ever?",
@@ -156,7 +154,7 @@ jv aq_jx_call_func(jx *x, const jx_func *f, jv self, const jx_args *a)
 
 static void bind_macro(jx *x, const jx_node *n, const jx_args *a)
 {
-    uint32_t first_default = n->n - n->n_kw, extra = 0;
+    uint32_t first_default = n->n - n->n_kw;
 
     for (uint32_t i = 0; !x->rc && i < n->n; i++) {
         jv v = {.kind = V_UNSET};
@@ -180,9 +178,8 @@ static void bind_macro(jx *x, const jx_node *n, const jx_args *a)
         if (!is_param && !strcmp(a->kw_name[k], "caller"))
             aq_jx_set(x, x->sym_caller, a->kw[k]);
         else if (!is_param)
-            aq_jx_put(x, named, aq_jx_strz(x, a->kw_name[k]), a->kw[k]), extra++;
+            aq_jx_put(x, named, aq_jx_strz(x, a->kw_name[k]), a->kw[k]);
     }
-    (void)extra;
     aq_jx_set(x, x->sym_varargs, more);
     aq_jx_set(x, x->sym_kwargs, named);
 }
@@ -197,7 +194,6 @@ static jv call_macro(jx *x, const jx_macro *m, const jx_args *a)
         x->scope = saved;
         return JX_UNDEF;
     }
-    x->scope->kept = true;
     bind_macro(x, m->node, a);
     aq_jx_exec(x, m->node->b, out);
     x->scope = saved;
@@ -449,8 +445,6 @@ static void run_loop(jx *x, const jx_node *n, jv what, uint32_t depth, jx_buf *o
     for (uint32_t count = items.l->n; !x->rc && loop->at < count; loop->at++) {
         if (!aq_jx_enter(x))
             break;
-        if (s->kept && !(s = scope_new(x, saved)))
-            break;
         s->n = 0;
         x->scope = s;
         aq_jx_set(x, x->sym_loop, (jv){.kind = V_LOOP, .loop = loop});
@@ -475,8 +469,6 @@ static jv make_macro(jx *x, const jx_node *n)
     if (!m)
         return JX_UNDEF;
     *m = (jx_macro){n, x->scope};
-    for (jx_scope *s = x->scope; s; s = s->up)
-        s->kept = true;
     return (jv){.kind = V_MACRO, .macro = m};
 }
 

@@ -288,7 +288,7 @@ static void json_str(jx *x, jx_buf *b, const jx_str *s, bool ascii)
         aq_jx_walk(x, &w, b, i);
         if (hit)
             snprintf(buf, sizeof buf, "\\%c", to[hit - from]);
-        else if (cp < 0x20 || (ascii && cp >= 0x80 && cp < 0x10000))
+        else if (cp < 0x20 || (ascii && cp >= 0x7F && cp < 0x10000))
             snprintf(buf, sizeof buf, "\\u%04x", cp);
         else if (ascii && cp >= 0x10000)
             snprintf(buf, sizeof buf, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10),

@@ -216,7 +216,6 @@ typedef struct jx_scope {
     struct jx_scope *up;
     jx_var *var;
     uint32_t n, cap;
-    bool kept; /* a macro was made in it: it may not be used again */
 } jx_scope;
 
 struct jx_macro {
@@ -238,7 +237,8 @@ typedef struct jx {
     jx_scope *scope;
     aq_err err;
     int rc; /* sticky: 0 or -AQ_E_* */
-    uint64_t steps;
+    uint64_t steps, steps_max;
+    size_t mem_max;
     uint32_t depth, line; /* line of the statement or expression under way */
     uint8_t jump;         /* 0, N_BREAK, N_CONTINUE */
     jv block;             /* what a filter without operand works on: the text of a block */
@@ -366,6 +366,10 @@ jv aq_jx_char(jx *, const jx_str *, int64_t i); /* i-th character, V_UNSET when 
 int64_t aq_jx_chars(const char *p, uint32_t n);
 int64_t aq_jx_strpos(const jx_str *, const jx_str *needle, uint32_t from); /* byte offset or -1 */
 jv aq_jx_repeat(jx *, jv, int64_t n);
+
+/* template.c: as aq_tmpl_render with other limits, for tests */
+int aq_tmpl_render_within(const aq_tmpl *, const aq_json *vars, uint64_t steps_max, size_t mem_max,
+                          aq_rendered *ret, aq_err *) AQ_MUST;
 
 /* tables */
 const jx_func *aq_jx_filter(const char *name);

@@ -26,21 +26,21 @@ void *aq_jx_alloc(jx *x, size_t n)
 {
     void *m = x->rc ? NULL : aq_arena_alloc(x->arena, n);
 
-    if (!m && aq_jx_no_mem(x->arena, n, AQ_TMPL_MEM_BYTES_MAX) == AQ_E_NOMEM)
+    if (!m && aq_jx_no_mem(x->arena, n, x->mem_max) == AQ_E_NOMEM)
         aq_jx_fail(x, AQ_E_NOMEM, "out of memory");
     else if (!m)
-        aq_jx_fail(x, AQ_E_LIMIT, "rendering needs more than the %u MiB of memory it may have",
-                   AQ_TMPL_MEM_BYTES_MAX >> 20);
+        aq_jx_fail(x, AQ_E_LIMIT, "rendering needs more than the %zu MiB of memory it may have",
+                   x->mem_max >> 20);
     return m;
 }
 
 void aq_jx_work(jx *x, size_t bytes)
 {
     x->steps += bytes / 64;
-    if (x->steps > AQ_TMPL_STEPS_MAX)
+    if (x->steps > x->steps_max)
         aq_jx_fail(x, AQ_E_LIMIT,
-                   "rendering takes more than %u steps; does the template loop for ever?",
-                   AQ_TMPL_STEPS_MAX);
+                   "rendering takes more than %llu steps; does the template loop for ever?",
+                   (unsigned long long)x->steps_max);
 }
 
 jv aq_jx_str(jx *x, const char *p, size_t n)

@@ -196,14 +196,15 @@ static int render(jx *x, const aq_json *vars, aq_rendered *ret)
     return 0;
 }
 
-int aq_tmpl_render(const aq_tmpl *t, const aq_json *vars, aq_rendered *ret, aq_err *err)
+int aq_tmpl_render_within(const aq_tmpl *t, const aq_json *vars, uint64_t steps_max, size_t mem_max,
+                          aq_rendered *ret, aq_err *err)
 {
     AQ_AUTO(aq_arena_free) aq_arena *arena = NULL;
-    jx x = {.tmpl = t, .line = 1, .block = JX_UNDEF};
+    jx x = {.tmpl = t, .line = 1, .block = JX_UNDEF, .steps_max = steps_max, .mem_max = mem_max};
 
     if (!vars || vars->kind != AQ_JSON_OBJ)
         return aq_fail(err, AQ_E_INVAL, "template: the variables are no JSON object");
-    if (!(arena = aq_arena_new(AQ_TMPL_MEM_BYTES_MAX)))
+    if (!(arena = aq_arena_new(mem_max)))
         return aq_fail(err, AQ_E_NOMEM, "template: out of memory");
     x.arena = arena;
     x.sym_loop = sym_of(t, "loop");
@@ -214,6 +215,11 @@ int aq_tmpl_render(const aq_tmpl *t, const aq_json *vars, aq_rendered *ret, aq_e
     if (rc < 0 && err)
         *err = x.err;
     return rc;
+}
+
+int aq_tmpl_render(const aq_tmpl *t, const aq_json *vars, aq_rendered *ret, aq_err *err)
+{
+    return aq_tmpl_render_within(t, vars, AQ_TMPL_STEPS_MAX, AQ_TMPL_MEM_BYTES_MAX, ret, err);
 }
 
 int aq_chat_encode(const aq_vocab *v, const aq_tmpl *t, const aq_json *vars, aq_toks *out,

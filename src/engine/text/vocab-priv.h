@@ -7,12 +7,14 @@
 
 /** Length in bytes of the first piece of s[0..n), n >= 1, valid UTF-8; 1..n. */
 typedef size_t (*aq_split_fn)(const char *s, size_t n);
+/* As a first pass: the length of the piece that s begins with, 0 when it begins with none. */
 
 typedef struct aq_splitter {
     const char *pre;
     aq_split_fn fn;
-    bool digits_first; /* every \p{N} alone, before fn sees the rest */
-    bool whole_word;   /* a piece that is a token as a whole is taken so, before merging */
+    aq_split_fn
+        first;       /* NULL, or a pass before fn: pieces of their own; fn sees what lies between */
+    bool whole_word; /* a piece that is a token as a whole is taken so, before merging */
 } aq_splitter;
 const aq_splitter *aq_splitter_find(const char *pre);
 const aq_splitter *aq_splitter_list(size_t *ret_n);
