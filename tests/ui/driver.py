@@ -194,6 +194,12 @@ class App:
     def choose_chat(self, position):
         Atspi.Selection.select_child(self.wait_for('list', 'Chats'), position)
 
+    def new_chat(self):
+        self.click(BUTTON, 'New Chat')
+        self.wait_for('label', 'Ask Something')
+        if not wait(lambda: not self.answers()):
+            raise RuntimeError('a new chat is not empty\n' + self.tree())
+
     def answers(self):
         """The rows of answers, oldest first."""
         return self.all('list item', 'Answer')

@@ -128,8 +128,7 @@ def chat():
     app.ask('And what is a pool?')
     tap.ok(app.answer_text(app.finished(2)), 'a second question in the same chat is answered')
 
-    app.click(BUTTON, 'New Chat')
-    tap.ok(wait(lambda: not app.answers()), 'a new chat is empty')
+    app.new_chat()
     app.ask(QUESTION)
     again = app.answer_text(app.finished(1))
     tap.ok(again == first, 'the same question at temperature 0 has the same answer in another chat', '%r\n%r' % (first, again))
@@ -166,7 +165,7 @@ def stop():
     app.ask('word ' * 5000)
     tap.ok(app.wait_for('label', lambda n: 'context holds' in n) and app.wait_for(BUTTON, 'Retry'), 'a chat that is too long is told in words, with what can be done',
            app.tree())
-    app.click(BUTTON, 'New Chat')
+    app.new_chat()
     app.ask(QUESTION)
     tap.ok(app.finished(1), 'a new chat is answered')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
@@ -177,8 +176,7 @@ def streams():
     app = start_ready(endless(), env=SLOW)
     app.ask(LONG)
     wait(lambda: app.answers() and app.answer_text(app.answers()[0]))
-    app.click(BUTTON, 'New Chat')
-    wait(lambda: not app.answers())
+    app.new_chat()
     app.ask(QUESTION)
     tap.ok(wait(lambda: app.answers() and app.answer_text(app.answers()[0])), 'the second chat is being answered', app.tree())
     tap.ok(len(app.all(BUTTON, 'Stop')) == 1, 'and not at its end')
@@ -315,8 +313,7 @@ def real():
     app = start_ready(REAL)
     for n, (question, answer) in enumerate(cases):
         if n:
-            app.click(BUTTON, 'New Chat')
-            wait(lambda: not app.answers())
+            app.new_chat()
         app.ask(question)
         said = app.answer_text(app.finished(1))
         tap.ok(said == answer, question, said)
