@@ -204,6 +204,12 @@ class App:
         """The rows of answers, oldest first."""
         return self.all('list item', 'Answer')
 
+    def inside(self, node):
+        """Whether a widget lies in the window's visible part."""
+        frame = Atspi.Component.get_extents(self.root.get_child_at_index(0), Atspi.CoordType.WINDOW)
+        e = Atspi.Component.get_extents(node, Atspi.CoordType.WINDOW)
+        return 0 <= e.x and e.x + e.width <= frame.width and 0 <= e.y and e.y + e.height <= frame.height
+
     def texts(self, under):
         return [n.get_name() or read(n) for n in self.all('label', under=under)]
 

@@ -163,8 +163,11 @@ def stop():
     row = app.finished(1)
     tap.ok(any(t.startswith('Cut off: the context is full') for t in app.texts(row)), 'an answer that fills the context says so', app.texts(row))
     app.ask('word ' * 5000)
-    tap.ok(app.wait_for('label', lambda n: 'context holds' in n) and app.wait_for(BUTTON, 'Retry'), 'a chat that is too long is told in words, with what can be done',
-           app.tree())
+    label = app.wait_for('label', lambda n: n.startswith('Not answered: '))
+    tap.ok(len(re.findall(r'\b\d{4}\b', label.get_name())) == 2, 'a chat that is too long is told with both numbers', label.get_name())
+    fresh = wait(lambda: app.one(BUTTON, 'New Chat', under=app.one('list', 'Messages')))
+    tap.ok(fresh and not app.one(BUTTON, 'Retry'), 'with what can be done', app.tree())
+    tap.ok(wait(lambda: app.inside(fresh)), 'the end of the chat is in view', app.tree())
     app.new_chat()
     app.ask(QUESTION)
     tap.ok(app.finished(1), 'a new chat is answered')
