@@ -109,8 +109,8 @@ static gboolean scroll_to_end(GtkWidget *widget, GdkFrameClock *clock, gpointer 
     AqChatView *self = AQ_CHAT_VIEW(widget);
     GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
     self->scroll_tick = 0;
-    gtk_adjustment_set_value(adj, gtk_adjustment_get_upper(adj) -
-                                      gtk_adjustment_get_page_size(adj));
+    gtk_adjustment_set_value(adj,
+                             gtk_adjustment_get_upper(adj) - gtk_adjustment_get_page_size(adj));
     return G_SOURCE_REMOVE;
 }
 
