@@ -92,7 +92,7 @@ def wait(condition, limit_s=HANG_S):
     while True:
         try:
             value = condition()
-        except gi.repository.GLib.Error:  # a widget that went while it was looked at
+        except (gi.repository.GLib.Error, AttributeError):  # a widget that is not there, or went while it was looked at
             value = None
         if value or time.monotonic() >= end:
             return value

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The window, driven by AT-SPI with the real engine and the guide model. TAP.
 
-usage: ui.py SCENARIO AQUIFER GUIDE SOURCE: the program, the guide model, the checkout. Run by tools/dev/headless.sh.
+usage: ui.py SCENARIO AQUIFER GUIDE SOURCE GATE: the program, the guide model, the checkout, the library of gate.c. Run by
+tools/dev/headless.sh.
 """
 
 import glob
@@ -19,7 +20,7 @@ import driver  # noqa: E402
 import pseudo  # noqa: E402
 from driver import BUTTON, Atspi, wait  # noqa: E402
 
-SCENARIO, PROGRAM, GUIDE, SRC = sys.argv[1:5]
+SCENARIO, PROGRAM, GUIDE, SRC, GATE = sys.argv[1:6]
 HOME = os.environ['HOME']
 # Where ./dev put the real model, before this test's own folder takes the variable.
 REAL = os.path.join(os.environ.get('AQ_MODEL_DIR', ''), 'SmolLM2-135M-Instruct.Q4_1.gguf')
@@ -109,6 +110,10 @@ def keys():
     tap.ok(app.wait_for('label', 'Keyboard Shortcuts'), 'Control+? shows the shortcuts')
     app.key('Escape')
     app.wait_gone('label', 'Keyboard Shortcuts')
+    app.key('Control+o')
+    tap.ok(wait(lambda: app.root.get_child_count() > 1), 'Control+O asks for a file', app.tree())
+    app.key('Escape')
+    tap.ok(wait(lambda: app.root.get_child_count() == 1), 'which Escape ends', app.tree())
     app.key('Control+q')
     tap.ok(app.ended() == 0, 'Control+Q ends the program with 0', app.messages())
 
@@ -207,6 +212,58 @@ def models():
     app.page('Chat')
     app.ask(QUESTION)
     tap.ok(app.answer_text(app.finished(1)), 'it answers')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def loading():
+    """The load is seen in bytes and can be cancelled; the earlier model answers meanwhile."""
+    gate = os.path.join(HOME, 'gate')
+    shutil.copy(GUIDE, os.path.join(MODELS, 'other.gguf'))
+    open(gate, 'w', encoding='ascii').close()
+    app = start(env={'LD_PRELOAD': GATE, 'AQ_TEST_GATE': gate})
+    progress = re.compile(r'^Loading (\S+): [\d.]+.[kM]B of 10\.\d.MB$').match
+    said = wait(lambda: app.one('label', progress).get_name())
+    tap.ok(said and progress(said).group(1) == 'guide', 'bytes read and bytes in all', said or app.tree())
+    tap.ok(app.one('label', 'No model is loaded') and app.one('progress bar', 'Loading the model'), 'with a bar', app.tree())
+    app.click(BUTTON, 'Cancel')
+    app.wait_gone('progress bar', 'Loading the model')
+    tap.ok(app.one('label', 'No model is loaded'), 'Cancel ends it', app.tree())
+
+    os.unlink(gate)
+    app.page('Models')
+    app.wait_for(BUTTON, 'Load “Aquifer Guide”').do_action(0)
+    app.wait_for('label', DEVICE)
+    open(gate, 'w', encoding='ascii').close()
+    app.click(BUTTON, 'Load “Aquifer Guide”')  # the other one
+    app.wait_for('label', progress)
+    app.page('Chat')
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'the earlier model answers while another is loaded', app.tree())
+    tap.ok(app.one('label', progress), 'which still goes on')
+    app.click(BUTTON, 'Close')
+    os.unlink(gate)
+    tap.ok(app.ended() == 0, 'closing while a model is loaded ends the program with 0', app.messages())
+
+
+def settings():
+    """The model used last is opened again, and the guide model when it has gone."""
+    keep = {'GSETTINGS_BACKEND': 'keyfile'}
+    copy = os.path.join(MODELS, 'copy.gguf')
+    shutil.copy(GUIDE, copy)
+    app = start_ready(copy, env=keep)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    app = start_ready(env=keep)
+    app.page('Models')
+    # The copy comes after the guide in the list; the one that is not in use has the button.
+    app.wait_for('label', 'In Use')
+    rows = [r for r in app.all('list item', 'Aquifer Guide')]
+    tap.ok(wait(lambda: len(rows) == 2 and app.one('label', 'In Use', rows[1])), 'the model used last is in use again', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    os.unlink(copy)
+    app = start_ready(env=keep)
+    tap.ok(app.wait_for('label', lambda n: n.endswith('copy.gguf was used last and is no longer there.')), 'a model that has gone is told', app.tree())
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'and the guide model is there')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
@@ -370,7 +427,7 @@ def translated():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
-SCENARIOS = [pages, keys, chat, stop, streams, models, errors, narrow, process, close, real, options, translated]
+SCENARIOS = [pages, keys, chat, stop, streams, models, loading, settings, errors, narrow, process, close, real, options, translated]
 
 
 def main():
