@@ -92,7 +92,7 @@ def wait(condition, limit_s=HANG_S):
     while True:
         try:
             value = condition()
-        except gi.repository.GLib.Error:  # a widget that went while it was looked at
+        except (gi.repository.GLib.Error, AttributeError):  # a widget that is not there, or went while it was looked at
             value = None
         if value or time.monotonic() >= end:
             return value
@@ -194,9 +194,21 @@ class App:
     def choose_chat(self, position):
         Atspi.Selection.select_child(self.wait_for('list', 'Chats'), position)
 
+    def new_chat(self):
+        self.click(BUTTON, 'New Chat')
+        self.wait_for('label', 'Ask Something')
+        if not wait(lambda: not self.answers()):
+            raise RuntimeError('a new chat is not empty\n' + self.tree())
+
     def answers(self):
         """The rows of answers, oldest first."""
         return self.all('list item', 'Answer')
+
+    def inside(self, node):
+        """Whether a widget lies in the window's visible part."""
+        frame = Atspi.Component.get_extents(self.root.get_child_at_index(0), Atspi.CoordType.WINDOW)
+        e = Atspi.Component.get_extents(node, Atspi.CoordType.WINDOW)
+        return 0 <= e.x and e.x + e.width <= frame.width and 0 <= e.y and e.y + e.height <= frame.height
 
     def texts(self, under):
         return [n.get_name() or read(n) for n in self.all('label', under=under)]
