@@ -14,10 +14,11 @@
  * Layouts: ggml src/ggml-common.h (MIT). */
 #include "quant-priv.h"
 
-/** Value i of 256 whose 2-bit q lie in 64 bytes. */
-static int two_bits(const uint8_t *q, int i)
+/** q of the 16 values of sub-block j of 256 whose 2-bit q lie in 64 bytes. */
+static void two_bits(const uint8_t *q, int j, int ret[16])
 {
-    return q[i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3;
+    for (int i = 0; i < 16; i++)
+        ret[i] = q[j / 8 * 32 + j % 2 * 16 + i] >> j % 8 / 2 * 2 & 3;
 }
 
 void aq_dequant_q2_k(const void *src, float *dst, size_t n)
@@ -25,10 +26,12 @@ void aq_dequant_q2_k(const void *src, float *dst, size_t n)
     const uint8_t *p = src;
     for (size_t b = 0; b < n / 256; b++, p += 84) {
         float d = aq_le_f16(p + 80), dmin = aq_le_f16(p + 82);
-        for (int i = 0; i < 256; i++) {
-            uint8_t scale = p[i / 16];
-            *dst++ =
-                d * (float)(scale & 15) * (float)two_bits(p + 16, i) - dmin * (float)(scale >> 4);
+        for (int j = 0; j < 16; j++) {
+            float ds = d * (float)(p[j] & 15), ms = dmin * (float)(p[j] >> 4);
+            int q[16];
+            two_bits(p + 16, j, q);
+            for (int i = 0; i < 16; i++)
+                *dst++ = ds * (float)q[i] - ms;
         }
     }
 }
@@ -39,11 +42,13 @@ void aq_dequant_q3_k(const void *src, float *dst, size_t n)
     for (size_t b = 0; b < n / 256; b++, p += 110) {
         const uint8_t *s = p + 96;
         float d = aq_le_f16(p + 108);
-        for (int i = 0; i < 256; i++) {
-            int j = i / 16; /* scale j: four bits in byte j mod 8, two in byte 8 + j mod 4 */
-            int low = s[j % 8] >> j / 8 * 4 & 15, high = s[8 + j % 4] >> j / 4 * 2 & 3;
-            int q = two_bits(p + 32, i) - (p[i % 32] >> i / 32 & 1 ? 0 : 4);
-            *dst++ = d * (float)((low | high << 4) - 32) * (float)q;
+        for (int j = 0; j < 16;
+             j++) { /* scale j: four bits in byte j mod 8, two in byte 8 + j mod 4 */
+            int low = s[j % 8] >> j / 8 * 4 & 15, high = s[8 + j % 4] >> j / 4 * 2 & 3, q[16];
+            float ds = d * (float)((low | high << 4) - 32);
+            two_bits(p + 32, j, q);
+            for (int i = 0; i < 16; i++)
+                *dst++ = ds * (float)(q[i] - (p[j % 2 * 16 + i] >> j / 2 & 1 ? 0 : 4));
         }
     }
 }
@@ -130,7 +135,11 @@ void aq_dequant_tq2_0(const void *src, float *dst, size_t n)
     const uint8_t *p = src;
     for (size_t b = 0; b < n / 256; b++, p += 66) {
         float d = aq_le_f16(p + 64);
-        for (int i = 0; i < 256; i++)
-            *dst++ = (float)(two_bits(p, i) - 1) * d;
+        for (int j = 0; j < 16; j++) {
+            int q[16];
+            two_bits(p, j, q);
+            for (int i = 0; i < 16; i++)
+                *dst++ = (float)(q[i] - 1) * d;
+        }
     }
 }
