@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cpu backend on random models, each path of this CPU: the same bits however rows are cut into windows and shared among threads,
- * results near the reference's, experts divided among hosts, and loading that fails. */
+/* The cpu backend on random models, each path of this CPU: the same bits however rows are cut into
+ * windows and shared among threads, results near the reference's, experts divided among hosts, and
+ * loading that fails. */
 #include <math.h>
 #include <stdio.h>
 
@@ -19,11 +20,13 @@
 typedef struct kind {
     const char *arch, *type;
 } kind;
-static const kind kinds[] = {{"llama", "mix"}, {"qwen3moe", "mix"}, {"qwen35", "mix"}, {"qwen3moe", "rest"}};
+static const kind kinds[] = {
+    {"llama", "mix"}, {"qwen3moe", "mix"}, {"qwen35", "mix"}, {"qwen3moe", "rest"}};
 static const char *const paths[] = {"c", "avx2"};
 
 /* Logits of LEN tokens, read in windows of `chunk` (0 = uneven ones); NULL on failure. */
-static float *logits_of(const kind *m, const char *backend, const char *path, uint32_t threads, uint32_t kv, uint32_t chunk)
+static float *logits_of(const kind *m, const char *backend, const char *path, uint32_t threads,
+                        uint32_t kv, uint32_t chunk)
 {
     rig r;
     void *s = NULL;
@@ -66,10 +69,13 @@ static void row_invariance(const kind *m, const char *path, uint32_t kv)
         AQ_AUTOFREE float *got = logits_of(m, "cpu", path, ways[i].threads, kv, ways[i].chunk);
         all = got && !memcmp(got, want, logits_bytes);
         if (!all)
-            printf("# differs with %u threads and windows of %u rows\n", ways[i].threads, ways[i].chunk);
+            printf("# differs with %u threads and windows of %u rows\n", ways[i].threads,
+                   ways[i].chunk);
     }
-    ok(all && finite, "%s %s %s, KV %s: the same bits in windows of 1, 2, 8, 31, 256 and %u rows and uneven ones, 1 to 3 threads", m->arch, m->type, path,
-       kv == AQ_KV_F32 ? "f32" : "f16", LEN);
+    ok(all && finite,
+       "%s %s %s, KV %s: the same bits in windows of 1, 2, 8, 31, 256 and %u rows and uneven ones, "
+       "1 to 3 threads",
+       m->arch, m->type, path, kv == AQ_KV_F32 ? "f32" : "f16", LEN);
 }
 
 static int by_size(const void *a, const void *b)
@@ -102,11 +108,15 @@ static void near_reference(const kind *m, const char *path, const float *want)
 {
     char exact[16];
     snprintf(exact, sizeof exact, "%s-f32", path);
-    AQ_AUTOFREE float *f32 = logits_of(m, "cpu", exact, 2, AQ_KV_F32, 64), *q8 = logits_of(m, "cpu", path, 2, AQ_KV_F16, 64);
+    AQ_AUTOFREE float *f32 = logits_of(m, "cpu", exact, 2, AQ_KV_F32, 64),
+                      *q8 = logits_of(m, "cpu", path, 2, AQ_KV_F16, 64);
     double e32 = f32 ? rel_rms(f32, want, 0) : 1, e8 = q8 ? rel_rms(q8, want, 2) : 1;
-    ok(e32 < 1e-5, "%s %s %s with f32 inputs: %.1e from the reference (below 1e-05)", m->arch, m->type, path, e32);
-    double most = strcmp(m->type, "rest") ? 4e-2 : 5e-3; /* the rest is decoded to floats; only the KV is rounded */
-    ok(e8 < most && e8 > 1e-5, "%s %s %s: %.1e from the reference in 98 of 100 rows (below %.0e)", m->arch, m->type, path, e8, most);
+    ok(e32 < 1e-5, "%s %s %s with f32 inputs: %.1e from the reference (below 1e-05)", m->arch,
+       m->type, path, e32);
+    /* the rest is decoded to floats: only the KV is rounded */
+    double most = strcmp(m->type, "rest") ? 4e-2 : 5e-3;
+    ok(e8 < most && e8 > 1e-5, "%s %s %s: %.1e from the reference in 98 of 100 rows (below %.0e)",
+       m->arch, m->type, path, e8, most);
 }
 
 /* ---- experts ---- */
@@ -133,7 +143,8 @@ static bool host_window(rig *r, const aq_expert_host *const *hosts, uint32_t n_h
 static void divided_experts(const char *path)
 {
     rig r;
-    if (!ok(rig_open_path(&r, "qwen3moe", "mix", "cpu", 2, path, NULL) == 0, "%s: a mixture loads", path))
+    if (!ok(rig_open_path(&r, "qwen3moe", "mix", "cpu", 2, path, NULL) == 0, "%s: a mixture loads",
+            path))
         return;
     uint32_t n_layer = aq_model_get_info(r.m)->n_layer, n_exp = aq_model_get_info(r.m)->n_expert;
     size_t bytes = 40 * (size_t)r.vocab * sizeof(float);
@@ -145,14 +156,16 @@ static void divided_experts(const char *path)
         aq_err err = {0};
         for (uint32_t i = 0; good && i < 2; i++) {
             aq_place place = {.backend = "cpu", .e0 = i ? cut : 0, .e1 = i ? n_exp : cut};
-            good = aq_expert_host_local(r.rt, r.m, &r.src, &place, 0, n_layer, NULL, &h[i], &err) == 0;
+            good =
+                aq_expert_host_local(r.rt, r.m, &r.src, &place, 0, n_layer, NULL, &h[i], &err) == 0;
         }
         good = good && host_window(&r, hosts, 2, two) && !memcmp(own, two, bytes);
         for (uint32_t i = 0; i < 2; i++)
             if (h[i].close)
                 h[i].close(h[i].self);
     }
-    ok(good && n_exp > 1, "%s: experts divided between two hosts anywhere, the same bits as one", path);
+    ok(good && n_exp > 1, "%s: experts divided between two hosts anywhere, the same bits as one",
+       path);
     rig_close(&r);
 }
 
@@ -188,15 +201,18 @@ static void loading(void)
     void *w = NULL;
     bad_src b = {.in = &r.src, .left = 20};
     aq_wsrc src = {.self = &b, .read = bad_read};
-    ok(r.be->load(r.rt, r.m, &src, &place, 0, n_layer, &p, &w, &err) == -AQ_E_IO && !w && strstr(err.text, "cut short"), "a read that fails: %s",
-       err.text);
+    ok(r.be->load(r.rt, r.m, &src, &place, 0, n_layer, &p, &w, &err) == -AQ_E_IO && !w &&
+           strstr(err.text, "cut short"),
+       "a read that fails: %s", err.text);
     b = (bad_src){.in = &r.src, .left = 9, .cancel = &p};
     p = (aq_progress){0};
-    ok(r.be->load(r.rt, r.m, &src, &place, 0, n_layer, &p, &w, &err) == -AQ_E_CANCELLED && !w, "cancelled while loading: %s", err.text);
+    ok(r.be->load(r.rt, r.m, &src, &place, 0, n_layer, &p, &w, &err) == -AQ_E_CANCELLED && !w,
+       "cancelled while loading: %s", err.text);
     b = (bad_src){.in = &r.src, .left = UINT32_MAX};
     p = (aq_progress){0};
     int rc = r.be->load(r.rt, r.m, &src, &place, 0, n_layer, &p, &w, &err);
-    ok(rc == 0 && atomic_load(&p.done) == aq_net_load_bytes(r.m, &place, 0, n_layer), "progress ends at the bytes that loading reads");
+    ok(rc == 0 && atomic_load(&p.done) == aq_net_load_bytes(r.m, &place, 0, n_layer),
+       "progress ends at the bytes that loading reads");
     r.be->drop(w);
     rig_close(&r);
 }
@@ -210,7 +226,8 @@ static int alloc_run(void *user)
     void *s = NULL;
     aq_row row = {.tok = 1};
     float logits[GW_VOCAB];
-    int rc = r.be->load(r.rt, r.m, &r.src, &place, 0, aq_model_get_info(r.m)->n_layer, NULL, &r.w, &err);
+    int rc =
+        r.be->load(r.rt, r.m, &r.src, &place, 0, aq_model_get_info(r.m)->n_layer, NULL, &r.w, &err);
     if (rc < 0)
         return rc;
     rc = r.be->state(r.w, &cfg, &s, &err);

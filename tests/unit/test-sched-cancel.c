@@ -137,8 +137,8 @@ static void storm(bool recurrent, uint32_t stages, uint32_t seed)
         uint32_t n = len[i], n_gen = gen[i];
         int32_t want[64];
         toy_answer(m, tok[i], n, n_gen, want);
-        bool fits =
-            ended && c[i].n_tok <= n_gen && !memcmp(want, c[i].tok, c[i].n_tok * sizeof *want);
+        bool fits = ended && c[i].n_tok <= n_gen &&
+                    (!c[i].n_tok || !memcmp(want, c[i].tok, c[i].n_tok * sizeof *want));
         good += fits;
         wrong += !fits;
         whole += ended && c[i].reason == AQ_DONE_LENGTH;
