@@ -187,6 +187,9 @@ int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err)
             return aq_fail(err, -rc, "no memory for the tokens of %s", path);
         s = end;
     }
+    if (s != (const char *)b.p + b.n)
+        return aq_fail(err, AQ_E_FORMAT, "%s, byte %zu: a NUL is no token id", path,
+                       (size_t)(s - (const char *)b.p));
     return ret->n ? 0 : aq_fail(err, AQ_E_FORMAT, "%s holds no tokens", path);
 }
 
