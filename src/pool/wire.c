@@ -24,7 +24,7 @@ static const struct frame_type {
     {AQ_T_HELLO,       "HELLO",       2048,             {X, 0, 0, 0, 0, 0, 0, 0, 0}},
     {AQ_T_AUTH,        "AUTH",        512,              {0, D, 0, 0, 0, 0, 0, 0, 0}},
     {AQ_T_AUTH_OK,     "AUTH_OK",     512,              {0, A, 0, 0, 0, 0, 0, 0, 0}},
-    {AQ_T_REKEY,       "REKEY",       512,              {0, X, 0, 0, 0, 0, 0, 0, 0}},
+    {AQ_T_REKEY,       "REKEY",       AQ_WIRE_CTL_MAX,  {0, X, 0, 0, 0, 0, 0, 0, 0}},
     {AQ_T_PAIR_COMMIT, "PAIR_COMMIT", 512,              {0, 0, X, 0, 0, 0, 0, 0, 0}},
     {AQ_T_PAIR_REVEAL, "PAIR_REVEAL", 512,              {0, 0, X, 0, 0, 0, 0, 0, 0}},
     {AQ_T_PAIR_MATCH,  "PAIR_MATCH",  512,              {0, 0, X, 0, 0, 0, 0, 0, 0}},
