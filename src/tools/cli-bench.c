@@ -34,7 +34,8 @@ static int once(bench *b, rates *ret, aq_err *err)
     int64_t t0 = aq_now_us();
     for (uint32_t i = 0, n; rc >= 0 && i < b->n_prompt; i += n) {
         n = AQ_MIN(CLI_CHUNK, b->n_prompt - i);
-        rc = aq_eval_rows(b->ev.eval, b->tok + i, n, true, i + n == b->n_prompt ? b->logits : NULL, NULL, err);
+        rc = aq_eval_rows(b->ev.eval, b->tok + i, n, true, i + n == b->n_prompt ? b->logits : NULL,
+                          NULL, err);
     }
     int64_t t1 = aq_now_us();
     if (rc >= 0)
@@ -57,15 +58,18 @@ static void print(const bench *b, const rates *r, bool json)
     if (!json) {
         for (uint32_t i = 0; i < b->n_repeat; i++)
             printf("prompt %.2f tok/s, decode %.2f tok/s\n", r[i].prompt, r[i].gen);
-        printf("%s, %s, %u threads, KV %s, peak memory %ld MB\n", b->ev.backend, aq_rt_cpu_path(b->ev.rt), aq_rt_threads(b->ev.rt), b->ev.kv,
-               ru.ru_maxrss >> 10);
+        printf("%s, %s, %u threads, KV %s, peak memory %ld MB\n", b->ev.backend,
+               aq_rt_cpu_path(b->ev.rt), aq_rt_threads(b->ev.rt), b->ev.kv, ru.ru_maxrss >> 10);
         return;
     }
-    printf("{\"prompt\":%u,\"gen\":%u,\"backend\":\"%s\",\"cpu_path\":\"%s\",\"threads\":%u,\"kv_type\":\"%s\",\"runs\":[", b->n_prompt, b->n_gen,
-           b->ev.backend, aq_rt_cpu_path(b->ev.rt), aq_rt_threads(b->ev.rt), b->ev.kv);
+    printf("{\"prompt\":%u,\"gen\":%u,\"backend\":\"%s\",\"cpu_path\":\"%s\",\"threads\":%u,\"kv_"
+           "type\":\"%s\",\"runs\":[",
+           b->n_prompt, b->n_gen, b->ev.backend, aq_rt_cpu_path(b->ev.rt), aq_rt_threads(b->ev.rt),
+           b->ev.kv);
     for (uint32_t i = 0; i < b->n_repeat; i++)
         printf("%s{\"prompt_tok_s\":%.3f,\"gen_tok_s\":%.3f}", i ? "," : "", r[i].prompt, r[i].gen);
-    printf("],\"weight_bytes\":%llu,\"peak_rss_bytes\":%llu}\n", (unsigned long long)aq_eval_weight_bytes(b->ev.eval),
+    printf("],\"weight_bytes\":%llu,\"peak_rss_bytes\":%llu}\n",
+           (unsigned long long)aq_eval_weight_bytes(b->ev.eval),
            (unsigned long long)ru.ru_maxrss << 10);
 }
 
@@ -93,14 +97,20 @@ int cli_bench(int argc, char **argv)
     bool json = false;
     int n_pos;
     bench b = {.n_prompt = 512, .n_gen = 64, .n_repeat = 3, .rng = 1};
-    cli_opt opts[] = {{"--prompt", 'u', &b.n_prompt}, {"--gen", 'u', &b.n_gen}, {"--repeat", 'u', &b.n_repeat}, {"--threads", 'u', &threads},
-                      {"--backend", 's', &backend}, {"--kv", 's', &kv}, {"--json", 'b', &json}, {0}};
+    cli_opt opts[] = {{"--prompt", 'u', &b.n_prompt}, {"--gen", 'u', &b.n_gen},
+                      {"--repeat", 'u', &b.n_repeat}, {"--threads", 'u', &threads},
+                      {"--backend", 's', &backend},   {"--kv", 's', &kv},
+                      {"--json", 'b', &json},         {0}};
     int rc = cli_parse(argc, argv, opts, pos, 1, &n_pos);
     if (rc != CLI_OK)
         return rc;
-    if (n_pos != 1 || b.n_prompt == 0 || b.n_gen == 0 || b.n_repeat == 0 || b.n_repeat > 10000 || AQ_MAX(b.n_prompt, b.n_gen) > AQ_CTX_MAX)
-        return cli_error(CLI_CANNOT, "bench", "needs MODEL; --prompt and --gen are 1 to %u, --repeat 1 to 10000", AQ_CTX_MAX);
-    rc = cli_eval_open(&b.ev, pos[0], backend, kv, threads, AQ_MAX(b.n_prompt, b.n_gen), AQ_MIN(CLI_CHUNK, b.n_prompt));
+    if (n_pos != 1 || b.n_prompt == 0 || b.n_gen == 0 || b.n_repeat == 0 || b.n_repeat > 10000 ||
+        AQ_MAX(b.n_prompt, b.n_gen) > AQ_CTX_MAX)
+        return cli_error(CLI_CANNOT, "bench",
+                         "needs MODEL; --prompt and --gen are 1 to %u, --repeat 1 to 10000",
+                         AQ_CTX_MAX);
+    rc = cli_eval_open(&b.ev, pos[0], backend, kv, threads, AQ_MAX(b.n_prompt, b.n_gen),
+                       AQ_MIN(CLI_CHUNK, b.n_prompt));
     if (rc == CLI_OK)
         rc = run(&b, json);
     cli_eval_close(&b.ev);

@@ -32,11 +32,13 @@ int cli_dequant(int argc, char **argv)
         return rc;
     if (!n_pos)
         return cli_error(CLI_CANNOT, "dequant", "which file? (aquifer-cli dequant FILE)");
-    if ((rc = cli_read_file(path, DEQUANT_FILE_MAX_BYTES, &b, &err)) < 0 || (rc = aq_dequant_check(b.p, b.n, line, &n_checked, &err)) < 0) {
+    if ((rc = cli_read_file(path, DEQUANT_FILE_MAX_BYTES, &b, &err)) < 0 ||
+        (rc = aq_dequant_check(b.p, b.n, line, &n_checked, &err)) < 0) {
         fflush(stdout);
         return cli_fail("dequant", rc, &err);
     }
     if (!n_checked)
-        return cli_error(CLI_CANNOT, "dequant", "%s holds no block of a type that this version reads", path);
+        return cli_error(CLI_CANNOT, "dequant",
+                         "%s holds no block of a type that this version reads", path);
     return CLI_OK;
 }

@@ -18,7 +18,8 @@ static int kv_type(const char *name, uint32_t *ret)
     return cli_error(CLI_CANNOT, "--kv", "'%s' is none of f32, f16, q8_0", name);
 }
 
-int cli_eval_open(cli_eval *e, const char *path, const char *backend, const char *kv, uint32_t n_threads, uint32_t n_ctx, uint32_t max_rows)
+int cli_eval_open(cli_eval *e, const char *path, const char *backend, const char *kv,
+                  uint32_t n_threads, uint32_t n_ctx, uint32_t max_rows)
 {
     aq_err err = {0};
     uint32_t type = AQ_KV_F16;
@@ -33,7 +34,8 @@ int cli_eval_open(cli_eval *e, const char *path, const char *backend, const char
     if (rc >= 0) {
         e->info = aq_model_get_info(e->model);
         aq_place place = {.backend = backend};
-        rc = aq_eval_new(e->rt, e->model, &e->src, &place, type, n_ctx, max_rows, NULL, &e->eval, &err);
+        rc = aq_eval_new(e->rt, e->model, &e->src, &place, type, n_ctx, max_rows, NULL, &e->eval,
+                         &err);
     }
     if (rc >= 0)
         return CLI_OK;
@@ -54,7 +56,8 @@ int cli_eval_tokens(const cli_eval *e, const char *path, const aq_toks *t)
 {
     for (uint32_t i = 0; i < t->n; i++)
         if (t->id[i] < 0 || (uint32_t)t->id[i] >= e->info->n_vocab)
-            return cli_error(CLI_FAILED, path, "token %u is %d, but the model's vocabulary has %u", i, t->id[i], e->info->n_vocab);
+            return cli_error(CLI_FAILED, path, "token %u is %d, but the model's vocabulary has %u",
+                             i, t->id[i], e->info->n_vocab);
     return t->n > 0 ? CLI_OK : cli_error(CLI_FAILED, path, "it holds no tokens");
 }
 

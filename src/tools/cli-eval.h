@@ -16,10 +16,12 @@ typedef struct cli_eval {
     const char *backend, *kv; /* names of what is used */
 } cli_eval;
 /** kv NULL = f32 in the reference backend, else f16. Prints the error and returns an exit code other than CLI_OK. */
-int cli_eval_open(cli_eval *, const char *path, const char *backend, const char *kv, uint32_t n_threads, uint32_t n_ctx, uint32_t max_rows);
+int cli_eval_open(cli_eval *, const char *path, const char *backend, const char *kv,
+                  uint32_t n_threads, uint32_t n_ctx, uint32_t max_rows);
 void cli_eval_close(cli_eval *);
 /** Tokens of a file, checked against the vocabulary. Exit code as above. */
 int cli_eval_tokens(const cli_eval *, const char *path, const aq_toks *);
-uint32_t cli_argmax(const float *v, uint32_t n, float *ret_gap); /* the lower id among equals; best minus second best */
+uint32_t cli_argmax(const float *v, uint32_t n,
+                    float *ret_gap); /* the lower id among equals; best minus second best */
 
 #endif

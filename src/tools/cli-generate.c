@@ -52,8 +52,13 @@ int cli_generate(int argc, char **argv)
     uint32_t threads = 0, n_gen = 0;
     bool json = false;
     int n_pos;
-    cli_opt opts[] = {{"--tokens", 's', &tokens}, {"-n", 'u', &n_gen}, {"--backend", 's', &backend}, {"--kv", 's', &kv},
-                      {"--threads", 'u', &threads}, {"--json", 'b', &json}, {0}};
+    cli_opt opts[] = {{"--tokens", 's', &tokens},
+                      {"-n", 'u', &n_gen},
+                      {"--backend", 's', &backend},
+                      {"--kv", 's', &kv},
+                      {"--threads", 'u', &threads},
+                      {"--json", 'b', &json},
+                      {0}};
     int rc = cli_parse(argc, argv, opts, pos, 1, &n_pos);
     if (rc != CLI_OK)
         return rc;
@@ -69,15 +74,18 @@ int cli_generate(int argc, char **argv)
     float *logits = NULL;
     gen *g = NULL;
     if (n_ctx > AQ_CTX_MAX)
-        rc = cli_error(CLI_FAILED, "generate", "%u tokens and %u more are over the limit of %u", tok.n, n_gen, AQ_CTX_MAX);
+        rc = cli_error(CLI_FAILED, "generate", "%u tokens and %u more are over the limit of %u",
+                       tok.n, n_gen, AQ_CTX_MAX);
     else
-        rc = cli_eval_open(&ev, pos[0], backend, kv, threads, (uint32_t)n_ctx, AQ_MIN(CLI_CHUNK, AQ_MAX(tok.n, 1)));
+        rc = cli_eval_open(&ev, pos[0], backend, kv, threads, (uint32_t)n_ctx,
+                           AQ_MIN(CLI_CHUNK, AQ_MAX(tok.n, 1)));
     if (rc == CLI_OK)
         rc = cli_eval_tokens(&ev, tokens, &tok);
     if (rc == CLI_OK) {
         logits = malloc(ev.info->n_vocab * sizeof(*logits));
         g = calloc(n_gen, sizeof(*g));
-        rc = logits && g ? run(&ev, &tok, n_gen, logits, g) : cli_error(CLI_FAILED, "generate", "out of memory");
+        rc = logits && g ? run(&ev, &tok, n_gen, logits, g)
+                         : cli_error(CLI_FAILED, "generate", "out of memory");
     }
     if (rc == CLI_OK)
         print(g, n_gen, json);

@@ -45,9 +45,7 @@ static int finish(out *o)
     aq_bytes_clear(&o->b);
     if (o->rc < 0)
         return cli_error(CLI_FAILED, "info", "%s", aq_status_text(o->rc));
-    if (fflush(stdout) || ferror(stdout))
-        return cli_error(CLI_FAILED, "info", "writing to the standard output failed");
-    return CLI_OK;
+    return cli_flush();
 }
 
 static void size_text(uint64_t bytes, char buf[32])
@@ -67,11 +65,19 @@ static void model_json(out *o, const aq_model_info *in)
     put(o, "{");
     put_text(o, "architecture", in->arch);
     put_text(o, "name", in->name);
-    put(o, "\"layers\":%u,\"draft_layers\":%u,\"embedding\":%u,\"row_f32\":%u,\"vocab\":%u,\"context\":%u,\"heads\":%u,\"heads_kv\":%u,",
-        in->n_layer, in->n_draft, in->n_embd, in->row_f32, in->n_vocab, in->n_ctx_train, in->n_head, in->n_head_kv);
-    put(o, "\"experts\":%u,\"experts_used\":%u,\"recurrent\":%s,\"parameters\":%" PRIu64 ",\"file_bytes\":%" PRIu64 ",\"shards\":%u,", in->n_expert,
-        in->n_expert_used, in->recurrent ? "true" : "false", in->n_param, in->file_bytes, in->n_shard);
-    put(o, "\"ends_bytes\":%" PRIu64 ",\"kv_f16_bytes_per_token\":%" PRIu64 ",\"recurrent_bytes_per_chat\":%" PRIu64 ",\"layer_bytes\":[",
+    put(o,
+        "\"layers\":%u,\"draft_layers\":%u,\"embedding\":%u,\"row_f32\":%u,\"vocab\":%u,"
+        "\"context\":%u,\"heads\":%u,\"heads_kv\":%u,",
+        in->n_layer, in->n_draft, in->n_embd, in->row_f32, in->n_vocab, in->n_ctx_train, in->n_head,
+        in->n_head_kv);
+    put(o,
+        "\"experts\":%u,\"experts_used\":%u,\"recurrent\":%s,\"parameters\":%" PRIu64
+        ",\"file_bytes\":%" PRIu64 ",\"shards\":%u,",
+        in->n_expert, in->n_expert_used, in->recurrent ? "true" : "false", in->n_param,
+        in->file_bytes, in->n_shard);
+    put(o,
+        "\"ends_bytes\":%" PRIu64 ",\"kv_f16_bytes_per_token\":%" PRIu64
+        ",\"recurrent_bytes_per_chat\":%" PRIu64 ",\"layer_bytes\":[",
         in->ends_bytes, in->kv_f16_bytes_tok, in->recur_bytes_seq);
     for (uint32_t i = 0; i < in->n_layer; i++)
         put(o, "%s%" PRIu64, i ? "," : "", in->layer_bytes[i]);
@@ -80,31 +86,39 @@ static void model_json(out *o, const aq_model_info *in)
         put(o, "%s%u", i ? "," : "", in->cut_ok[i]);
     put(o, "],\"types\":[");
     for (uint32_t i = 0; i < in->n_type; i++)
-        put(o, "%s{\"type\":\"%s\",\"tensors\":%u,\"bytes\":%" PRIu64 "}", i ? "," : "", in->type[i].name, in->type[i].n_tensor, in->type[i].bytes);
+        put(o, "%s{\"type\":\"%s\",\"tensors\":%u,\"bytes\":%" PRIu64 "}", i ? "," : "",
+            in->type[i].name, in->type[i].n_tensor, in->type[i].bytes);
     put(o, "],\"tokenizer\":{");
     put_text(o, "model", in->tok_model);
     put_text(o, "pre", in->tok_pre);
     put_text(o, "refused", in->tok_refused);
     put(o, "\"state\":\"%s\"},\"template\":{", in->tok_refused ? "refused" : "known");
     put_text(o, "refused", in->tmpl_refused);
-    put(o, "\"state\":\"%s\"}}\n", in->tmpl_refused ? "refused" : in->tmpl_src ? "known" : "absent");
+    put(o, "\"state\":\"%s\"}}\n",
+        in->tmpl_refused ? "refused"
+        : in->tmpl_src   ? "known"
+                         : "absent");
 }
 
 static void model_text(out *o, const aq_model_info *in)
 {
     char a[32], b[32];
-    put(o, "Name          %s\nArchitecture  %s\n", *in->name ? in->name : "(none)", *in->arch ? in->arch : "(none)");
+    put(o, "Name          %s\nArchitecture  %s\n", *in->name ? in->name : "(none)",
+        *in->arch ? in->arch : "(none)");
     if (in->n_layer) {
         put(o, "Layers        %u", in->n_layer);
         if (in->n_draft)
             put(o, " and %u for drafts", in->n_draft);
-        put(o, "\nWidth         %u, %u heads, %u for keys and values\nVocabulary    %u tokens\nContext       %u tokens\n", in->n_embd, in->n_head,
-            in->n_head_kv, in->n_vocab, in->n_ctx_train);
+        put(o,
+            "\nWidth         %u, %u heads, %u for keys and values\nVocabulary    %u "
+            "tokens\nContext       %u tokens\n",
+            in->n_embd, in->n_head, in->n_head_kv, in->n_vocab, in->n_ctx_train);
         if (in->n_expert)
             put(o, "Experts       %u, %u used per token\n", in->n_expert, in->n_expert_used);
     }
     size_text(in->file_bytes, a);
-    put(o, "Size          %s in %u file%s, %" PRIu64 " parameters\n", a, in->n_shard, in->n_shard == 1 ? "" : "s", in->n_param);
+    put(o, "Size          %s in %u file%s, %" PRIu64 " parameters\n", a, in->n_shard,
+        in->n_shard == 1 ? "" : "s", in->n_param);
     for (uint32_t i = 0; i < in->n_type; i++) {
         size_text(in->type[i].bytes, a);
         put(o, "  %-10s  %s in %u tensors\n", in->type[i].name, a, in->type[i].n_tensor);
@@ -117,9 +131,14 @@ static void model_text(out *o, const aq_model_info *in)
             put(o, ", %s per chat", b);
         put(o, "\n");
     }
-    put(o, "Tokenizer     %s%s%s%s%s\n", *in->tok_model ? in->tok_model : "(none)", *in->tok_pre ? ", " : "", in->tok_pre, in->tok_refused ? ": not usable: " : "",
+    put(o, "Tokenizer     %s%s%s%s%s\n", *in->tok_model ? in->tok_model : "(none)",
+        *in->tok_pre ? ", " : "", in->tok_pre, in->tok_refused ? ": not usable: " : "",
         in->tok_refused ? in->tok_refused : "");
-    put(o, "Template      %s%s\n", in->tmpl_refused ? "not usable: " : in->tmpl_src ? "known" : "none", in->tmpl_refused ? in->tmpl_refused : "");
+    put(o, "Template      %s%s\n",
+        in->tmpl_refused ? "not usable: "
+        : in->tmpl_src   ? "known"
+                         : "none",
+        in->tmpl_refused ? in->tmpl_refused : "");
 }
 
 static int info_model(const char *path, bool json)
@@ -128,7 +147,8 @@ static int info_model(const char *path, bool json)
     aq_err err = {0}, err2;
     int rc = aq_model_open(NULL, path, 0, &m, NULL, &err);
     /* a file without weights is still worth a look */
-    if (rc < 0 && aq_model_open(NULL, path, AQ_OPEN_VOCAB, &m, NULL, &err2) == 0 && aq_model_get_info(m)->n_type == 0)
+    if (rc < 0 && aq_model_open(NULL, path, AQ_OPEN_VOCAB, &m, NULL, &err2) == 0 &&
+        aq_model_get_info(m)->n_type == 0)
         rc = 0;
     if (rc < 0)
         return cli_fail("info", rc, &err);
@@ -183,6 +203,7 @@ int cli_info(int argc, char **argv)
     if (rc)
         return rc;
     if (devices == (n_pos == 1))
-        return cli_error(CLI_CANNOT, "info", "either a model or --devices (aquifer-cli info MODEL|--devices [--json])");
+        return cli_error(CLI_CANNOT, "info",
+                         "either a model or --devices (aquifer-cli info MODEL|--devices [--json])");
     return devices ? info_devices(json) : info_model(path, json);
 }

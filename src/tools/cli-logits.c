@@ -6,6 +6,7 @@
  * With --draft: the draft head's rows for tokens 1 .. n-1, each fed with the hidden row of the position before. */
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli-eval.h"
@@ -23,7 +24,9 @@ typedef struct job {
 
 static int put(const job *j, const void *p, size_t n)
 {
-    return fwrite(p, 1, n, j->f) == n ? CLI_OK : cli_error(CLI_FAILED, j->out, "cannot write: %s", strerror(errno));
+    return fwrite(p, 1, n, j->f) == n
+               ? CLI_OK
+               : cli_error(CLI_FAILED, j->out, "cannot write: %s", strerror(errno));
 }
 
 static int put_head(const job *j, const int32_t *tok, uint32_t n)
@@ -55,7 +58,8 @@ static int draft_rows(job *j)
     aq_err err = {0};
     for (uint32_t p = 1, n; p < j->tok.n; p += n) {
         n = AQ_MIN(j->chunk, j->tok.n - p);
-        int rc = aq_eval_draft(j->ev.eval, j->tok.id + p, j->hidden + (size_t)(p - 1) * in->n_embd, n, p, j->logits, &err);
+        int rc = aq_eval_draft(j->ev.eval, j->tok.id + p, j->hidden + (size_t)(p - 1) * in->n_embd,
+                               n, p, j->logits, &err);
         if (rc < 0)
             return cli_fail("logits --draft", rc, &err);
         if ((rc = put(j, j->logits, (size_t)n * in->n_vocab * sizeof(float))) != CLI_OK)
@@ -76,7 +80,9 @@ static int run(job *j, const char *model, const char *tokens, bool draft)
     j->logits = malloc((size_t)j->chunk * j->ev.info->n_vocab * sizeof(float));
     j->hidden = draft ? malloc((size_t)j->tok.n * j->ev.info->n_embd * sizeof(float)) : NULL;
     if (!j->logits || (draft && !j->hidden))
-        return cli_error(CLI_FAILED, model, "out of memory for chunks of %u tokens (a smaller --chunk needs less)", j->chunk);
+        return cli_error(CLI_FAILED, model,
+                         "out of memory for chunks of %u tokens (a smaller --chunk needs less)",
+                         j->chunk);
     j->f = fopen(j->out, "wbe");
     if (!j->f)
         return cli_error(CLI_CANNOT, j->out, "cannot write: %s", strerror(errno));
@@ -87,8 +93,9 @@ static int run(job *j, const char *model, const char *tokens, bool draft)
         rc = draft_rows(j);
     if (fclose(j->f) != 0 && rc == CLI_OK)
         rc = cli_error(CLI_FAILED, j->out, "cannot write: %s", strerror(errno));
-    if (rc != CLI_OK)
-        unlink(j->out); /* no half file */
+    struct stat st;
+    if (rc != CLI_OK && stat(j->out, &st) == 0 && S_ISREG(st.st_mode))
+        unlink(j->out); /* no half file; a device or pipe stays */
     return rc;
 }
 
@@ -99,13 +106,16 @@ int cli_logits(int argc, char **argv)
     bool draft = false;
     int n_pos;
     job j = {.chunk = CLI_CHUNK};
-    cli_opt opts[] = {{"--tokens", 's', &tokens}, {"--out", 's', &j.out}, {"--backend", 's', &backend}, {"--kv", 's', &kv},
-                      {"--chunk", 'u', &j.chunk}, {"--threads", 'u', &threads}, {"--draft", 'b', &draft}, {0}};
+    cli_opt opts[] = {{"--tokens", 's', &tokens},   {"--out", 's', &j.out},
+                      {"--backend", 's', &backend}, {"--kv", 's', &kv},
+                      {"--chunk", 'u', &j.chunk},   {"--threads", 'u', &threads},
+                      {"--draft", 'b', &draft},     {0}};
     int rc = cli_parse(argc, argv, opts, pos, 1, &n_pos);
     if (rc != CLI_OK)
         return rc;
     if (n_pos != 1 || !tokens || !j.out || j.chunk == 0)
-        return cli_error(CLI_CANNOT, "logits", "needs MODEL, --tokens FILE and --out FILE, and --chunk of at least 1");
+        return cli_error(CLI_CANNOT, "logits",
+                         "needs MODEL, --tokens FILE and --out FILE, and --chunk of at least 1");
     aq_err err = {0};
     int e = cli_read_tokens(tokens, &j.tok, &err);
     if (e < 0)

@@ -9,22 +9,43 @@
 
 #include "cli.h"
 
+/** One line whatever is in it: names of files come from outside, with newlines and terminal codes. */
+static void put_line(const char *text)
+{
+    for (; *text; text++)
+        fputc((unsigned char)*text < ' ' || *text == 127 ? ' ' : *text, stderr);
+}
+
 int cli_error(int exit_code, const char *where, const char *fmt, ...)
 {
+    char what[2048]; /* an aq_err, or two names */
     va_list ap;
     va_start(ap, fmt);
-    fprintf(stderr, "aquifer-cli: %s: ", where);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
+    fputs("aquifer-cli: ", stderr);
+    put_line(*where ? where : "''");
+    fputs(": ", stderr);
+    put_line(what);
+    fputc('\n', stderr);
     return exit_code;
+}
+
+int cli_flush(void)
+{
+    bool lost = fflush(stdout) != 0;
+    return !lost && !ferror(stdout)
+               ? CLI_OK
+               : cli_error(CLI_FAILED, "stdout",
+                           "cannot be written (is the disk full, or has its reader gone away?)");
 }
 
 int cli_fail(const char *where, int rc, const aq_err *err)
 {
     /* what could not even be looked at is 2; what was looked at and found wanting is 1 */
     bool cannot = rc == -AQ_E_IO || rc == -AQ_E_AUTH;
-    return cli_error(cannot ? CLI_CANNOT : CLI_FAILED, where, "%s", err->code ? err->text : aq_status_text(rc));
+    return cli_error(cannot ? CLI_CANNOT : CLI_FAILED, where, "%s",
+                     err->code ? err->text : aq_status_text(rc));
 }
 
 static int set_opt(const cli_opt *o, const char *text)
@@ -38,7 +59,8 @@ static int set_opt(const cli_opt *o, const char *text)
     if (o->kind == 'u') {
         unsigned long v = strtoul(text, &end, 10);
         if (text[0] < '0' || text[0] > '9' || *end || errno || v > UINT32_MAX)
-            return cli_error(CLI_CANNOT, o->name, "'%s' is no whole number from 0 to 4294967295", text);
+            return cli_error(CLI_CANNOT, o->name, "'%s' is no whole number from 0 to 4294967295",
+                             text);
         *(uint32_t *)o->dst = (uint32_t)v;
         return 0;
     }
@@ -49,7 +71,8 @@ static int set_opt(const cli_opt *o, const char *text)
     return 0;
 }
 
-int cli_parse(int argc, char **argv, const cli_opt *opts, const char **pos, int max_pos, int *ret_n_pos)
+int cli_parse(int argc, char **argv, const cli_opt *opts, const char **pos, int max_pos,
+              int *ret_n_pos)
 {
     int n = 0;
     bool only_pos = false;
@@ -57,7 +80,9 @@ int cli_parse(int argc, char **argv, const cli_opt *opts, const char **pos, int 
         const char *a = argv[i];
         if (only_pos || a[0] != '-' || !a[1]) {
             if (n == max_pos)
-                return cli_error(CLI_CANNOT, argv[0], "'%s' is one argument too many (aquifer-cli --help shows the use)", a);
+                return cli_error(CLI_CANNOT, argv[0],
+                                 "'%s' is one argument too many (aquifer-cli --help shows the use)",
+                                 a);
             pos[n++] = a;
             continue;
         }
@@ -71,7 +96,8 @@ int cli_parse(int argc, char **argv, const cli_opt *opts, const char **pos, int 
         while (o->name && (strlen(o->name) != len || memcmp(o->name, a, len)))
             o++;
         if (!o->name)
-            return cli_error(CLI_CANNOT, argv[0], "unknown option '%s' (aquifer-cli --help shows the use)", a);
+            return cli_error(CLI_CANNOT, argv[0],
+                             "unknown option '%s' (aquifer-cli --help shows the use)", a);
         if (o->kind == 'b') {
             if (eq)
                 return cli_error(CLI_CANNOT, o->name, "takes no value");
@@ -93,7 +119,8 @@ int cli_read_file(const char *path, size_t max, aq_bytes *ret, aq_err *err)
     AQ_AUTOFD int fd = open(path, O_RDONLY | O_CLOEXEC);
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
     if (fd < 0)
-        return aq_fail_errno(err, errno, "cannot open %s", path);
+        return aq_fail_errno(err, errno,
+                             "cannot open %s (check its name, and that you may read it)", path);
     for (;;) {
         if (aq_bytes_reserve(&b, 65536) < 0)
             return aq_fail(err, AQ_E_NOMEM, "no memory for %s", path);
@@ -123,7 +150,8 @@ static int olg1_tokens(const char *path, const aq_bytes *b, aq_toks *ret, aq_err
         return aq_fail(err, AQ_E_FORMAT, "%s is truncated within the OLG1 header", path);
     for (uint32_t i = 0; i < n; i++) {
         if (aq_cur_get_u32(&c, &id) < 0)
-            return aq_fail(err, AQ_E_FORMAT, "%s is truncated: it says %u tokens and ends after %u", path, n, i);
+            return aq_fail(err, AQ_E_FORMAT, "%s is truncated: it says %u tokens and ends after %u",
+                           path, n, i);
         if (id > INT32_MAX)
             return aq_fail(err, AQ_E_FORMAT, "%s: token %u is %u, which is no id", path, i, id);
         int rc = aq_toks_put(ret, (int32_t)id);
@@ -151,8 +179,10 @@ int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err)
         errno = 0;
         long v = strtol(s, &end, 10);
         if (end == s || !strchr(" \t\r\n", *end) || errno || v < 0 || v > INT32_MAX)
-            return aq_fail(err, AQ_E_FORMAT, "%s, byte %zu: no token id (ids are whole numbers with white space between)", path,
-                           (size_t)(s - (const char *)b.p));
+            return aq_fail(
+                err, AQ_E_FORMAT,
+                "%s, byte %zu: no token id (ids are whole numbers with white space between)", path,
+                (size_t)(s - (const char *)b.p));
         if ((rc = aq_toks_put(ret, (int32_t)v)) < 0)
             return aq_fail(err, -rc, "no memory for the tokens of %s", path);
         s = end;

@@ -13,12 +13,17 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_CANNOT = 2 };
 typedef struct cli_opt {
     const char *name; /* "--tokens", or "-n" */
     char kind;
-    void *dst;        /* const char **, uint32_t *, float *, bool * */
+    void *dst; /* const char **, uint32_t *, float *, bool * */
 } cli_opt;
 /** Parse argv[1..) into opts (ended by name NULL) and at most max_pos positional arguments. 0, or CLI_CANNOT with the error printed. */
-int cli_parse(int argc, char **argv, const cli_opt *, const char **pos, int max_pos, int *ret_n_pos);
-int cli_error(int exit_code, const char *where, const char *fmt, ...) AQ_PRINTF(3, 4); /* prints, returns exit_code */
-int cli_fail(const char *where, int rc, const aq_err *err);                           /* exit code for rc: IO on open = 2, else 1 */
+int cli_parse(int argc, char **argv, const cli_opt *, const char **pos, int max_pos,
+              int *ret_n_pos);
+int cli_error(int exit_code, const char *where, const char *fmt, ...)
+    AQ_PRINTF(3, 4); /* prints, returns exit_code */
+int cli_fail(const char *where, int rc,
+             const aq_err *err); /* exit code for rc: IO on open = 2, else 1 */
+/** Everything written to stdout so far has arrived, or the error printed and CLI_FAILED. */
+int cli_flush(void);
 /** Read a whole file (at most max bytes). */
 int cli_read_file(const char *path, size_t max, aq_bytes *ret, aq_err *err);
 /** Runtime from AQ_CPU and --threads (0 = all). */

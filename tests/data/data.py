@@ -14,6 +14,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
+import pseudo
+
 SRC, BUILD = (os.path.abspath(p) for p in sys.argv[1:3])
 results = []
 
@@ -87,41 +89,13 @@ def check_icons():
             case('%s is an SVG' % os.path.basename(f), False, str(e))
 
 
-def pseudo(text):
-    """A translation that a person can still read: longer, and with letters outside ASCII."""
-    parts = re.split(r'(%[-+ #0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t|I64)?[a-zA-Z%]|\\.|&[a-z]+;|<[^>]*>|_)', text)
-    return '[' + ''.join(p if i % 2 else p.translate(str.maketrans('aeiouAEIOU', 'áéíóúÁÉÍÓÚ')) for i, p in enumerate(parts)) + ']'
-
-
 def check_po():
     po = os.path.join(SRC, 'po')
     for f in sorted(glob.glob(os.path.join(po, '*.po'))):
         tool('msgfmt --check ' + os.path.basename(f), 'msgfmt', '--check', '-o', os.devnull, f)
     with tempfile.TemporaryDirectory() as tmp:
-        pot = os.path.join(tmp, 'x.pot')
-        code, out = run('xgettext', '--from-code=UTF-8', '--keyword=_', '--keyword=N_', '--keyword=C_:1c,2', '--keyword=NC_:1c,2',
-                        '--keyword=Q_', '--keyword=ngettext:1,2', '--files-from=' + os.path.join(po, 'POTFILES'), '--directory=' + SRC, '-o', pot)
-        case('xgettext reads every file of po/POTFILES', code == 0 and os.path.exists(pot), out)
-        if not os.path.exists(pot):
-            return
-        text = open(pot, encoding='utf-8').read()
-        n = len(re.findall(r'^msgid ', text, re.MULTILINE)) - 1
-        case('there are texts to translate', n > 0)
-        # The pseudo-locale: every text translated by rule, so that what stays English on screen was never marked.
-        en = os.path.join(tmp, 'en.po')
-        code, out = run('msgen', '--no-wrap', pot, '-o', en)
-        case('msgen makes the pseudo-locale', code == 0, out)
-        lines, entry = [], ''
-        for line in open(en, encoding='utf-8'):
-            entry = 'header' if line.startswith('msgid ""') else 'text' if line.startswith('msgid ') else entry
-            m = re.match(r'(msgstr(?:\[\d\])? )"(.+)"\n', line)
-            if m and entry == 'text':
-                line = '%s"%s"\n' % (m.group(1), pseudo(m.group(2)))
-            lines.append(line.replace('charset=CHARSET', 'charset=UTF-8'))
-        with open(en, 'w', encoding='utf-8') as f:
-            f.writelines(lines)
-        code, out = run('msgfmt', '--check-format', '--statistics', '-o', os.path.join(tmp, 'x.mo'), en)
-        case('the pseudo-locale builds', code == 0, out)
+        for name, good, out in pseudo.make(SRC, os.path.join(tmp, 'x.mo')):
+            case(name, good, out)
 
 
 def main():

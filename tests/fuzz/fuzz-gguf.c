@@ -18,7 +18,8 @@ static void must(bool c)
 static void check_error(int rc, const aq_err *err)
 {
     must(err->code == -rc && err->text[0] && !strchr(err->text, '\n'));
-    must(err->code == AQ_E_FORMAT || err->code == AQ_E_UNSUPPORTED || err->code == AQ_E_LIMIT || err->code == AQ_E_NOMEM || err->code == AQ_E_IO);
+    must(err->code == AQ_E_FORMAT || err->code == AQ_E_UNSUPPORTED || err->code == AQ_E_LIMIT ||
+         err->code == AQ_E_NOMEM || err->code == AQ_E_IO);
 }
 
 static void check_model(const aq_model *m)
@@ -38,7 +39,8 @@ static void check_card(const aq_model *m)
     AQ_AUTO(aq_model_free) aq_model *c = NULL;
     if (aq_model_card(m, &card, NULL) < 0)
         return;
-    must(aq_model_from_card(NULL, card.p, card.n, &c, NULL) == 0 && aq_model_card(c, &again, NULL) == 0);
+    must(aq_model_from_card(NULL, card.p, card.n, &c, NULL) == 0 &&
+         aq_model_card(c, &again, NULL) == 0);
     must(again.n == card.n && !memcmp(again.p, card.p, card.n));
     must(aq_model_get_info(c)->n_param == aq_model_get_info(m)->n_param);
 }

@@ -9,7 +9,8 @@
 enum { U16 = 2, U32 = 4, I32 = 5, FLOAT = 6, BOOL = 7, STR = 8, ARR = 9 };
 
 static const gw_type types[] = {
-    {"F32", 0, 1, 4}, {"F16", 1, 1, 2}, {"BF16", 30, 1, 2}, {"Q8_0", 8, 32, 34}, {"Q4_1", 3, 32, 20}, {"Q4_K", 12, 256, 144}, {"Q6_K", 14, 256, 210},
+    {"F32", 0, 1, 4},    {"F16", 1, 1, 2},       {"BF16", 30, 1, 2},     {"Q8_0", 8, 32, 34},
+    {"Q4_1", 3, 32, 20}, {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176}, {"Q6_K", 14, 256, 210},
 };
 
 const gw_type *gw_type_find(const char *name)
@@ -49,7 +50,9 @@ static void put_f16(gw *w, aq_bytes *b, float f)
     uint32_t u;
     memcpy(&u, &f, 4);
     uint32_t sign = u >> 16 & 0x8000, mag = u & 0x7fffffff;
-    put_le(w, b, sign | (mag < 0x38800000 ? (uint32_t)(fabsf(f) * 0x1p24f) : (mag >> 13) - (112 << 10)), 2);
+    put_le(w, b,
+           sign | (mag < 0x38800000 ? (uint32_t)(fabsf(f) * 0x1p24f) : (mag >> 13) - (112 << 10)),
+           2);
 }
 
 static void put_str(gw *w, aq_bytes *b, const char *s)
@@ -222,8 +225,10 @@ static void put_block(gw *w, const gw_type *t, float std, float mean)
         put_random(w, 16);
         break;
     case 12: /* dmin · min is about the mean of d · scale · q */
-        put_f16(w, b, d / (40 * 4.6f));
-        put_f16(w, b, 7.5f * d / (40 * 4.6f));
+    case 13: /* likewise with one more bit */
+        u = t->id == 13 ? 2 : 1;
+        put_f16(w, b, d / (40 * 4.6f * (float)u));
+        put_f16(w, b, (u == 2 ? 7.75f : 7.5f) * d / (40 * 4.6f));
         for (int j = 0; j < 8; j++) {
             sc[j] = (uint8_t)(17 + draw(w) % 46);
             mn[j] = (uint8_t)(sc[j] + draw(w) % 3 - 1);
@@ -234,7 +239,7 @@ static void put_block(gw *w, const gw_type *t, float std, float mean)
             packed[j + 8] = (uint8_t)((sc[j + 4] & 15) | (mn[j + 4] & 15) << 4);
         }
         put(w, b, packed, 12);
-        put_random(w, 128);
+        put_random(w, u == 2 ? 160 : 128);
         break;
     default: /* Q6_K: q even over -32 .. 31 */
         put_random(w, 192);
@@ -257,10 +262,13 @@ void gw_tensor(gw *w, const char *name, const gw_type *t, float std, float mean,
 
 /* ---- vocabulary: 256 bytes, some merges, five special tokens ---- */
 
-static const char *const merges[] = {"t h", "h e", "i n", "e r", "a n", "\u0120 t", "\u0120 a", "\u0120t he", "\u0120 s", "o n", "r e"};
-static const char *const specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"};
-static const char chatml[] = "{%- for m in messages -%}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor -%}"
-                             "{%- if add_generation_prompt -%}<|im_start|>assistant\n{% endif -%}";
+static const char *const merges[] = {"t h",      "h e",        "i n",      "e r", "a n", "\u0120 t",
+                                     "\u0120 a", "\u0120t he", "\u0120 s", "o n", "r e"};
+static const char *const specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>",
+                                       "</think>"};
+static const char chatml[] =
+    "{%- for m in messages -%}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor -%}"
+    "{%- if add_generation_prompt -%}<|im_start|>assistant\n{% endif -%}";
 
 /** The visible character that stands for a byte in byte-level BPE. */
 static void byte_symbol(uint32_t byte, uint32_t *n_moved, char out[5])
@@ -331,13 +339,16 @@ static void mkey_f(model *m, const char *name, float v)
     gw_f32(&m->w, name_in(b, m->arch, ".", name), v);
 }
 
-static void mat_of(model *m, const gw_type *t, const char *p, const char *name, uint64_t in, uint64_t out, uint64_t lead, float gain)
+static void mat_of(model *m, const gw_type *t, const char *p, const char *name, uint64_t in,
+                   uint64_t out, uint64_t lead, float gain)
 {
     char b[96];
-    gw_tensor(&m->w, name_in(b, p, name, ".weight"), t, gain / sqrtf((float)in), 0, (uint64_t[]){in, out, lead, 0});
+    gw_tensor(&m->w, name_in(b, p, name, ".weight"), t, gain / sqrtf((float)in), 0,
+              (uint64_t[]){in, out, lead, 0});
 }
 
-static void mat(model *m, const char *p, const char *name, uint64_t in, uint64_t out, uint64_t lead, float gain)
+static void mat(model *m, const char *p, const char *name, uint64_t in, uint64_t out, uint64_t lead,
+                float gain)
 {
     const gw_type *t = m->type;
     while (!t || in % t->block_vals) /* only a mix holds types that do not fit everywhere */
@@ -386,7 +397,8 @@ static void delta(model *m, const char *p)
     mat(m, p, "attn_gate", m->E, nv, 0, 1);
     mat_of(m, &types[0], p, "ssm_alpha", m->E, m->NV, 0, 1);
     mat_of(m, &types[0], p, "ssm_beta", m->E, m->NV, 0, 1);
-    gw_tensor(&m->w, name_in(b, p, "ssm_conv1d", ".weight"), &types[0], 0.6f, 0, (uint64_t[]){4, ch, 0});
+    gw_tensor(&m->w, name_in(b, p, "ssm_conv1d", ".weight"), &types[0], 0.6f, 0,
+              (uint64_t[]){4, ch, 0});
     vec(m, p, "ssm_dt.bias", m->NV, 0.5f, -1);
     vec(m, p, "ssm_a", m->NV, 0.2f, -0.5f);
     vec(m, p, "ssm_norm.weight", m->D, 0.2f, 1);
@@ -422,7 +434,8 @@ static void layer(model *m, uint32_t i, bool is_draft)
 
 int gw_model(const char *arch, const char *type, uint64_t seed, const char *path)
 {
-    bool llama = !strcmp(arch, "llama"), qwen35 = !strcmp(arch, "qwen35"), mix = !strcmp(type, "mix");
+    bool llama = !strcmp(arch, "llama"), qwen35 = !strcmp(arch, "qwen35"),
+         mix = !strcmp(type, "mix");
     model m = {.arch = arch, .type = gw_type_find(type)};
     if ((!llama && !qwen35 && strcmp(arch, "qwen3moe")) || (!m.type && !mix))
         return -AQ_E_INVAL;

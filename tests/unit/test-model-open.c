@@ -7,9 +7,10 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/aq-test-open-XXXXXX", path[64];
+static char folder[200], path[256];
 
 static aq_model *must_open(const char *p, aq_wsrc *w)
 {
@@ -22,19 +23,25 @@ static aq_model *must_open(const char *p, aq_wsrc *w)
 
 static void every_kind(void)
 {
-    static const char *const archs[] = {"llama", "qwen3moe", "qwen35"}, *const types[] = {"F32", "F16", "BF16", "Q8_0", "Q4_1", "Q4_K", "Q6_K", "mix"};
+    static const char *const archs[] = {"llama", "qwen3moe", "qwen35"}, *const types[] = {
+                                                                            "F32",  "F16",  "BF16",
+                                                                            "Q8_0", "Q4_1", "Q4_K",
+                                                                            "Q5_K", "Q6_K", "mix"};
     for (size_t a = 0; a < AQ_LEN(archs); a++) {
         for (size_t t = 0; t < AQ_LEN(types); t++) {
-            AQ_AUTO(aq_model_free) aq_model *m = gw_model(archs[a], types[t], t, path) < 0 ? NULL : must_open(path, NULL);
+            AQ_AUTO(aq_model_free)
+            aq_model *m = gw_model(archs[a], types[t], t, path) < 0 ? NULL : must_open(path, NULL);
             const aq_model_info *in = m ? aq_model_get_info(m) : NULL;
             uint64_t by_layer = in ? in->ends_bytes : 0, by_type = 0;
             for (uint32_t i = 0; in && i < in->n_layer; i++)
                 by_layer += in->layer_bytes[i];
             for (uint32_t i = 0; in && i < in->n_type; i++)
                 by_type += in->type[i].bytes;
-            ok(in && !strcmp(in->arch, archs[a]) && in->n_vocab == GW_VOCAB && by_layer == by_type && by_type < in->file_bytes && in->cut_ok[0] &&
+            ok(in && !strcmp(in->arch, archs[a]) && in->n_vocab == GW_VOCAB &&
+                   by_layer == by_type && by_type < in->file_bytes && in->cut_ok[0] &&
                    in->cut_ok[in->n_layer],
-               "%s in %s: %llu bytes by layer, %llu by type", archs[a], types[t], (unsigned long long)by_layer, (unsigned long long)by_type);
+               "%s in %s: %llu bytes by layer, %llu by type", archs[a], types[t],
+               (unsigned long long)by_layer, (unsigned long long)by_type);
         }
     }
 }
@@ -52,44 +59,71 @@ static bool all_bound(const aq_layer *l, const uint32_t *w, size_t n)
 
 static void descriptors(void)
 {
-    static const uint32_t llama[] = {AQ_W_ATTN_NORM, AQ_W_Q, AQ_W_K, AQ_W_V, AQ_W_O, AQ_W_FFN_NORM, AQ_W_FFN_GATE, AQ_W_FFN_UP, AQ_W_FFN_DOWN};
-    static const uint32_t moe[] = {AQ_W_ATTN_NORM, AQ_W_Q, AQ_W_K, AQ_W_V, AQ_W_O, AQ_W_Q_NORM, AQ_W_K_NORM, AQ_W_FFN_NORM, AQ_W_ROUTER, AQ_W_EXP_GATE, AQ_W_EXP_UP, AQ_W_EXP_DOWN};
-    static const uint32_t delta[] = {AQ_W_ATTN_NORM, AQ_W_QKV, AQ_W_GATE_Z, AQ_W_ALPHA, AQ_W_BETA, AQ_W_CONV, AQ_W_DT_BIAS, AQ_W_A, AQ_W_SSM_NORM, AQ_W_SSM_OUT,
-                                     AQ_W_FFN_NORM, AQ_W_FFN_GATE, AQ_W_FFN_UP, AQ_W_FFN_DOWN};
-    static const uint32_t gated[] = {AQ_W_ATTN_NORM, AQ_W_Q, AQ_W_K, AQ_W_V, AQ_W_O, AQ_W_Q_NORM, AQ_W_K_NORM, AQ_W_FFN_NORM, AQ_W_FFN_GATE, AQ_W_FFN_UP, AQ_W_FFN_DOWN};
-    static const uint32_t draft[] = {AQ_W_ATTN_NORM, AQ_W_Q, AQ_W_K, AQ_W_V, AQ_W_O, AQ_W_Q_NORM, AQ_W_K_NORM, AQ_W_FFN_NORM, AQ_W_FFN_GATE, AQ_W_FFN_UP, AQ_W_FFN_DOWN,
-                                     AQ_W_EH_PROJ, AQ_W_E_NORM, AQ_W_H_NORM, AQ_W_SH_HEAD_NORM};
+    static const uint32_t llama[] = {AQ_W_ATTN_NORM, AQ_W_Q,      AQ_W_K,
+                                     AQ_W_V,         AQ_W_O,      AQ_W_FFN_NORM,
+                                     AQ_W_FFN_GATE,  AQ_W_FFN_UP, AQ_W_FFN_DOWN};
+    static const uint32_t moe[] = {AQ_W_ATTN_NORM, AQ_W_Q,        AQ_W_K,      AQ_W_V,
+                                   AQ_W_O,         AQ_W_Q_NORM,   AQ_W_K_NORM, AQ_W_FFN_NORM,
+                                   AQ_W_ROUTER,    AQ_W_EXP_GATE, AQ_W_EXP_UP, AQ_W_EXP_DOWN};
+    static const uint32_t delta[] = {AQ_W_ATTN_NORM, AQ_W_QKV,     AQ_W_GATE_Z,   AQ_W_ALPHA,
+                                     AQ_W_BETA,      AQ_W_CONV,    AQ_W_DT_BIAS,  AQ_W_A,
+                                     AQ_W_SSM_NORM,  AQ_W_SSM_OUT, AQ_W_FFN_NORM, AQ_W_FFN_GATE,
+                                     AQ_W_FFN_UP,    AQ_W_FFN_DOWN};
+    static const uint32_t gated[] = {AQ_W_ATTN_NORM, AQ_W_Q,      AQ_W_K,       AQ_W_V,
+                                     AQ_W_O,         AQ_W_Q_NORM, AQ_W_K_NORM,  AQ_W_FFN_NORM,
+                                     AQ_W_FFN_GATE,  AQ_W_FFN_UP, AQ_W_FFN_DOWN};
+    static const uint32_t draft[] = {AQ_W_ATTN_NORM, AQ_W_Q,      AQ_W_K,           AQ_W_V,
+                                     AQ_W_O,         AQ_W_Q_NORM, AQ_W_K_NORM,      AQ_W_FFN_NORM,
+                                     AQ_W_FFN_GATE,  AQ_W_FFN_UP, AQ_W_FFN_DOWN,    AQ_W_EH_PROJ,
+                                     AQ_W_E_NORM,    AQ_W_H_NORM, AQ_W_SH_HEAD_NORM};
     gw_model("llama", "F16", 1, path);
     aq_model *m = must_open(path, NULL);
     const aq_layer *l = &m->layer[1];
-    ok(l->mixer == AQ_MIX_ATTN && l->ffn == AQ_FFN_DENSE && l->rope == AQ_ROPE_NORM && !l->gated && all_bound(l, llama, AQ_LEN(llama)), "llama: a layer");
-    ok(l->n_head == 4 && l->n_kv == 2 && l->d_k == 32 && l->d_v == 32 && l->n_rot == 32 && l->rope_base == 10000 && l->score_scale * l->score_scale * 32 > 0.999f && l->n_ff == 96,
+    ok(l->mixer == AQ_MIX_ATTN && l->ffn == AQ_FFN_DENSE && l->rope == AQ_ROPE_NORM && !l->gated &&
+           all_bound(l, llama, AQ_LEN(llama)),
+       "llama: a layer");
+    ok(l->n_head == 4 && l->n_kv == 2 && l->d_k == 32 && l->d_v == 32 && l->n_rot == 32 &&
+           l->rope_base == 10000 && l->score_scale * l->score_scale * 32 > 0.999f && l->n_ff == 96,
        "llama: its sizes");
-    ok(m->w_out == m->w_embd && m->w_rope_freqs >= 0 && m->eps == 1e-6f && !m->info.recurrent && m->info.kv_f16_bytes_tok == 3 * 2 * 64 * 2, "llama: tied head, rope factors, KV bytes");
+    ok(m->w_out == m->w_embd && m->w_rope_freqs >= 0 && m->eps == 1e-6f && !m->info.recurrent &&
+           m->info.kv_f16_bytes_tok == 3 * 2 * 64 * 2,
+       "llama: tied head, rope factors, KV bytes");
     aq_model_free(m);
 
     gw_model("qwen3moe", "F16", 1, path);
     m = must_open(path, NULL);
     l = &m->layer[2];
-    ok(l->mixer == AQ_MIX_ATTN && l->ffn == AQ_FFN_MOE && l->rope == AQ_ROPE_NEOX && all_bound(l, moe, AQ_LEN(moe)), "qwen3moe: a layer");
-    ok(l->n_exp == 8 && l->n_used == 2 && l->n_ff_exp == 32 && l->exp_gate == AQ_GATE_SOFTMAX && l->exp_renorm && l->exp_scale == 1 && m->info.n_expert == 8, "qwen3moe: its experts");
-    ok(m->w_out >= 0 && m->w_out != m->w_embd && m->w_rope_freqs < 0, "qwen3moe: a head of its own");
+    ok(l->mixer == AQ_MIX_ATTN && l->ffn == AQ_FFN_MOE && l->rope == AQ_ROPE_NEOX &&
+           all_bound(l, moe, AQ_LEN(moe)),
+       "qwen3moe: a layer");
+    ok(l->n_exp == 8 && l->n_used == 2 && l->n_ff_exp == 32 && l->exp_gate == AQ_GATE_SOFTMAX &&
+           l->exp_renorm && l->exp_scale == 1 && m->info.n_expert == 8,
+       "qwen3moe: its experts");
+    ok(m->w_out >= 0 && m->w_out != m->w_embd && m->w_rope_freqs < 0,
+       "qwen3moe: a head of its own");
     aq_model_free(m);
 
     gw_model("qwen35", "F16", 1, path);
     m = must_open(path, NULL);
     const aq_model_info *in = &m->info;
-    ok(in->n_layer == 4 && in->n_draft == 1 && in->recurrent, "qwen35: four layers and one for drafts");
-    ok(m->layer[0].mixer == AQ_MIX_DELTA && m->layer[1].mixer == AQ_MIX_DELTA && m->layer[2].mixer == AQ_MIX_ATTN && m->layer[3].mixer == AQ_MIX_DELTA &&
+    ok(in->n_layer == 4 && in->n_draft == 1 && in->recurrent,
+       "qwen35: four layers and one for drafts");
+    ok(m->layer[0].mixer == AQ_MIX_DELTA && m->layer[1].mixer == AQ_MIX_DELTA &&
+           m->layer[2].mixer == AQ_MIX_ATTN && m->layer[3].mixer == AQ_MIX_DELTA &&
            m->layer[4].mixer == AQ_MIX_ATTN,
        "qwen35: every third is attention, the draft layer too");
     l = &m->layer[0];
-    ok(all_bound(l, delta, AQ_LEN(delta)) && l->n_kh == 2 && l->n_vh == 4 && l->d_state == 32 && l->conv_k == 4, "qwen35: a delta layer");
+    ok(all_bound(l, delta, AQ_LEN(delta)) && l->n_kh == 2 && l->n_vh == 4 && l->d_state == 32 &&
+           l->conv_k == 4,
+       "qwen35: a delta layer");
     l = &m->layer[2];
-    ok(all_bound(l, gated, AQ_LEN(gated)) && l->gated && l->n_rot == 32 && l->d_k == 64, "qwen35: gated attention");
+    ok(all_bound(l, gated, AQ_LEN(gated)) && l->gated && l->n_rot == 32 && l->d_k == 64,
+       "qwen35: gated attention");
     ok(all_bound(&m->layer[4], draft, AQ_LEN(draft)), "qwen35: the draft layer");
-    ok(in->recur_bytes_seq == 3 * 4 * (4 * 32 * 32 + 3 * 256) && in->kv_f16_bytes_tok == 2 * 2 * 128, "qwen35: %llu bytes of state, %llu of KV a token",
-       (unsigned long long)in->recur_bytes_seq, (unsigned long long)in->kv_f16_bytes_tok);
+    ok(in->recur_bytes_seq == 3 * 4 * (4 * 32 * 32 + 3 * 256) &&
+           in->kv_f16_bytes_tok == 2 * 2 * 128,
+       "qwen35: %llu bytes of state, %llu of KV a token", (unsigned long long)in->recur_bytes_seq,
+       (unsigned long long)in->kv_f16_bytes_tok);
     aq_model_free(m);
 }
 
@@ -113,18 +147,128 @@ static void look_ups(void)
     gw_str(&w, "s", "text");
     gw_i32s(&w, "a", (int32_t[]){1, 2, 3}, 3);
     gw_i32s(&w, "minus", (int32_t[]){1, -2, 3}, 3);
-    ok(gw_end(&w, &b) == 0 && gw_save(&b, path) == 0 && aq_gguf_open(path, &g, &err) == 0, "a file of keys opens");
-    ok(aq_gguf_u32(g, "u", &u, &err) == 1 && u == 4000000000u && aq_gguf_u32(g, "u16", &u, &err) == 1 && u == 65535, "whole numbers of two widths");
-    ok(aq_gguf_u32(g, "none", &u, &err) == 0 && u == 65535 && aq_gguf_u32(g, "f", &u, &err) == -AQ_E_FORMAT && u == 65535 && strstr(err.text, "'f'"), "absent; of another kind: %s", err.text);
-    ok(aq_gguf_f32(g, "f", &f, &err) == 1 && f == 1.5f && aq_gguf_f32(g, "u16", &f, &err) == 1 && f == 65535 && aq_gguf_f32(g, "s", &f, &err) == -AQ_E_FORMAT && f == 65535, "numbers");
-    ok(aq_gguf_bool(g, "b", &yes, &err) == 1 && yes && aq_gguf_bool(g, "u", &yes, &err) == -AQ_E_FORMAT, "yes and no");
-    ok(aq_gguf_str(g, "s", &s, &err) == 1 && s.n == 4 && !memcmp(s.p, "text", 4) && aq_gguf_str(g, "a", &s, &err) == -AQ_E_FORMAT, "texts");
-    ok(aq_gguf_u32s(g, "a", us, 3, &err) == 1 && us[2] == 3 && aq_gguf_u32s(g, "u16", us, 3, &err) == 1 && us[0] == 65535 && us[2] == 65535, "one for all or an array");
-    ok(aq_gguf_u32s(g, "a", us, 2, &err) == -AQ_E_FORMAT && strstr(err.text, "3 elements, 2 are needed"), "an array of another length: %s", err.text);
-    ok(aq_gguf_u32s(g, "minus", us, 3, &err) == -AQ_E_FORMAT && us[0] == 65535, "a negative number among them leaves the result alone");
-    ok(aq_gguf_arr(g, "a", &kind, &n, &c, &err) == 1 && kind == AQ_KV_I32 && n == 3 && aq_cur_left(&c) == 12, "an array by view");
+    ok(gw_end(&w, &b) == 0 && gw_save(&b, path) == 0 && aq_gguf_open(path, &g, &err) == 0,
+       "a file of keys opens");
+    ok(aq_gguf_u32(g, "u", &u, &err) == 1 && u == 4000000000u &&
+           aq_gguf_u32(g, "u16", &u, &err) == 1 && u == 65535,
+       "whole numbers of two widths");
+    ok(aq_gguf_u32(g, "none", &u, &err) == 0 && u == 65535 &&
+           aq_gguf_u32(g, "f", &u, &err) == -AQ_E_FORMAT && u == 65535 && strstr(err.text, "'f'"),
+       "absent; of another kind: %s", err.text);
+    ok(aq_gguf_f32(g, "f", &f, &err) == 1 && f == 1.5f && aq_gguf_f32(g, "u16", &f, &err) == 1 &&
+           f == 65535 && aq_gguf_f32(g, "s", &f, &err) == -AQ_E_FORMAT && f == 65535,
+       "numbers");
+    ok(aq_gguf_bool(g, "b", &yes, &err) == 1 && yes &&
+           aq_gguf_bool(g, "u", &yes, &err) == -AQ_E_FORMAT,
+       "yes and no");
+    ok(aq_gguf_str(g, "s", &s, &err) == 1 && s.n == 4 && !memcmp(s.p, "text", 4) &&
+           aq_gguf_str(g, "a", &s, &err) == -AQ_E_FORMAT,
+       "texts");
+    ok(aq_gguf_u32s(g, "a", us, 3, &err) == 1 && us[2] == 3 &&
+           aq_gguf_u32s(g, "u16", us, 3, &err) == 1 && us[0] == 65535 && us[2] == 65535,
+       "one for all or an array");
+    ok(aq_gguf_u32s(g, "a", us, 2, &err) == -AQ_E_FORMAT &&
+           strstr(err.text, "3 elements, 2 are needed"),
+       "an array of another length: %s", err.text);
+    ok(aq_gguf_u32s(g, "minus", us, 3, &err) == -AQ_E_FORMAT && us[0] == 65535,
+       "a negative number among them leaves the result alone");
+    ok(aq_gguf_arr(g, "a", &kind, &n, &c, &err) == 1 && kind == AQ_KV_I32 && n == 3 &&
+           aq_cur_left(&c) == 12,
+       "an array by view");
     aq_gguf_free(g);
     aq_bytes_clear(&b);
+}
+
+/* ---- text: what of it is in the file ---- */
+
+static aq_model *text_model(gw *w, uint32_t flags, aq_err *err)
+{
+    aq_bytes b = {0};
+    aq_model *m = NULL;
+    if (gw_end(w, &b) < 0 || gw_save(&b, path) < 0)
+        abort();
+    aq_bytes_clear(&b);
+    *err = (aq_err){0};
+    if (aq_model_open(NULL, path, flags, &m, NULL, err) < 0)
+        printf("# %s\n", err->text);
+    return m;
+}
+
+static void text(void)
+{
+    aq_err err = {0};
+    aq_toks t = {0};
+    uint32_t n = 0;
+    gw w;
+    gw_model("llama", "F16", 1, path);
+    aq_model *m = must_open(path, NULL);
+    ok(!m->info.tok_refused && !m->info.tmpl_refused && m->info.tmpl_src &&
+           !strcmp(m->info.tok_model, "gpt2") && !strcmp(m->info.tok_pre, "qwen2"),
+       "a model's vocabulary and template are usable");
+    ok(aq_tokenize(m, "the\xff", 4, false, &t, &err) == 0 && t.n >= 2 &&
+           !strncmp(aq_token_piece(m, t.id[0], &n), "the", n) && n > 1,
+       "text becomes tokens by its merges %s", err.text);
+    ok(aq_token_is_eog(m, GW_VOCAB - 3) && !aq_token_is_eog(m, 5), "the end of a turn is known");
+    aq_toks_clear(&t);
+    aq_model_free(m);
+
+    gw_begin(&w, 1);
+    gw_str(&w, "tokenizer.ggml.model", "rwkv");
+    gw_str(&w, "tokenizer.chat_template", "{% for %}");
+    m = text_model(&w, AQ_OPEN_VOCAB, &err);
+    ok(m && m->info.tok_refused && strstr(m->info.tok_refused, "rwkv") && m->info.tmpl_refused,
+       "a tokenizer and a template that cannot be used: %s; %s", m->info.tok_refused,
+       m->info.tmpl_refused);
+    ok(aq_tokenize(m, "a", 1, false, &t, &err) == -AQ_E_UNSUPPORTED && strstr(err.text, "rwkv"),
+       "and whoever wants it is told: %s", err.text);
+    aq_model_free(m);
+
+    gw_begin(&w, 1);
+    m = text_model(&w, AQ_OPEN_VOCAB, &err);
+    ok(m && m->info.tok_refused && !m->info.tmpl_src && !m->info.tmpl_refused,
+       "no tokenizer at all: %s", m->info.tok_refused);
+    aq_model_free(m);
+
+    gw_begin(&w, 1);
+    gw_str(&w, "tokenizer.chat_template", "ab\001cd{{");
+    *(uint8_t *)((uint8_t *)memmem(w.kv.p, w.kv.n, "ab\001cd", 5) + 2) = 0;
+    m = text_model(&w, AQ_OPEN_VOCAB, &err);
+    ok(m && m->info.tmpl_src && !strcmp(m->info.tmpl_src, "ab") && !m->info.tmpl_refused,
+       "a NUL ends a template");
+    aq_model_free(m);
+}
+
+/* An embedding shorter than the vocabulary: ids that no weights stand for. */
+static void short_embedding(void)
+{
+    aq_err err = {0};
+    gw w;
+    gw_begin(&w, 1);
+    gw_str(&w, "general.architecture", "llama");
+    gw_u32(&w, "llama.block_count", 1);
+    gw_u32(&w, "llama.embedding_length", 4);
+    gw_u32(&w, "llama.context_length", 8);
+    gw_u32(&w, "llama.feed_forward_length", 4);
+    gw_u32(&w, "llama.attention.head_count", 2);
+    gw_f32(&w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    gw_vocab(&w);
+    static const char *const mats[] = {"attn_q",   "attn_k", "attn_v",  "attn_output",
+                                       "ffn_gate", "ffn_up", "ffn_down"};
+    const gw_type *f32 = gw_type_find("F32");
+    char name[64];
+    gw_tensor(&w, "token_embd.weight", f32, 1, 0, (uint64_t[]){4, GW_VOCAB - 1, 0});
+    gw_tensor(&w, "output_norm.weight", f32, 1, 0, (uint64_t[]){4, 0});
+    gw_tensor(&w, "blk.0.attn_norm.weight", f32, 1, 0, (uint64_t[]){4, 0});
+    gw_tensor(&w, "blk.0.ffn_norm.weight", f32, 1, 0, (uint64_t[]){4, 0});
+    for (size_t i = 0; i < AQ_LEN(mats); i++) {
+        snprintf(name, sizeof name, "blk.0.%s.weight", mats[i]);
+        gw_tensor(&w, name, f32, 1, 0, (uint64_t[]){4, 4, 0});
+    }
+    aq_model *m = text_model(&w, 0, &err);
+    ok(m && m->info.tok_refused && strstr(m->info.tok_refused, "272 tokens") &&
+           strstr(m->info.tok_refused, "only 271"),
+       "more tokens than embeddings: %s", m && m->info.tok_refused ? m->info.tok_refused : "-");
+    aq_model_free(m);
 }
 
 /* ---- weights by position ---- */
@@ -139,23 +283,43 @@ static void weights(void)
     uint8_t *a = malloc(1 << 20), *b = malloc(1 << 20);
     for (uint32_t i = 0; i < m->n_tensor; i++) {
         const aq_tensor *t = &m->tensor[i];
-        bad += w.read(w.self, i, 0, a, t->bytes, &err) != 0 || pread(fd, b, t->bytes, (off_t)t->off) != (ssize_t)t->bytes || memcmp(a, b, t->bytes) != 0;
-        bad += w.read(w.self, i, t->bytes - 3, a, 3, &err) != 0 || memcmp(a, b + t->bytes - 3, 3) != 0;
+        bad += w.read(w.self, i, 0, a, t->bytes, &err) != 0 ||
+               pread(fd, b, t->bytes, (off_t)t->off) != (ssize_t)t->bytes ||
+               memcmp(a, b, t->bytes) != 0;
+        bad +=
+            w.read(w.self, i, t->bytes - 3, a, 3, &err) != 0 || memcmp(a, b + t->bytes - 3, 3) != 0;
     }
     ok(!bad, "all %u tensors read as they lie in the file", m->n_tensor);
-    ok(w.read(w.self, 0, 1, a, m->tensor[0].bytes, &err) == -AQ_E_INVAL && w.read(w.self, 0, UINT64_MAX, a, 2, &err) == -AQ_E_INVAL &&
-           w.read(w.self, m->n_tensor, 0, a, 1, &err) == -AQ_E_INVAL && w.read(w.self, 0, m->tensor[0].bytes, a, 0, &err) == 0,
+    ok(w.read(w.self, 0, 1, a, m->tensor[0].bytes, &err) == -AQ_E_INVAL &&
+           w.read(w.self, 0, UINT64_MAX, a, 2, &err) == -AQ_E_INVAL &&
+           w.read(w.self, m->n_tensor, 0, a, 1, &err) == -AQ_E_INVAL &&
+           w.read(w.self, 0, m->tensor[0].bytes, a, 0, &err) == 0,
        "bytes that a tensor does not have are refused: %s", err.text);
     aq_failpoint_set("wsrc-read", 2, 1);
-    ok(w.read(w.self, 0, 0, a, 16, &err) == 0 && w.read(w.self, 0, 0, a, 16, &err) == -AQ_E_IO && strstr(err.text, path), "a failing disk: %s", err.text);
+    ok(w.read(w.self, 0, 0, a, 16, &err) == 0 && w.read(w.self, 0, 0, a, 16, &err) == -AQ_E_IO &&
+           strstr(err.text, path),
+       "a failing disk: %s", err.text);
     uint32_t last = 0;
     for (uint32_t i = 0; i < m->n_tensor; i++)
         if (m->tensor[i].off > m->tensor[last].off)
             last = i;
     unlink(path);
-    ok(w.read(w.self, last, 0, a, m->tensor[last].bytes, &err) == 0, "a file removed meanwhile is still read");
+    ok(w.read(w.self, last, 0, a, m->tensor[last].bytes, &err) == 0,
+       "a file removed meanwhile is still read");
+    struct stat st;
+    const struct timespec later[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1}};
+    bad = fstat(fd, &st) || pwrite(fd, "x", 1, (off_t)m->tensor[last].off) != 1 ||
+          futimens(fd, later); /* the clock of files may be too coarse for a test */
+    ok(!bad && w.read(w.self, last, 0, a, 1, &err) == -AQ_E_IO &&
+           strstr(err.text, "test.gguf was written to while it was being loaded"),
+       "one that is written to is an error: %s", err.text);
+    const struct timespec before[2] = {{.tv_nsec = UTIME_OMIT}, st.st_mtim};
+    bad = futimens(fd, before);
+    ok(!bad && w.read(w.self, last, 0, a, 1, &err) == 0, "its time as it was: read again");
     bad = ftruncate(fd, (off_t)(m->tensor[last].off + 1));
-    ok(!bad && w.read(w.self, last, 0, a, 1, &err) == 0 && w.read(w.self, last, 0, a, m->tensor[last].bytes, &err) == -AQ_E_IO &&
+    ok(!bad && w.read(w.self, last, 0, a, 1, &err) == -AQ_E_IO &&
+           strstr(err.text, "cut short while it was being loaded") &&
+           w.read(w.self, last, 0, a, m->tensor[last].bytes, &err) == -AQ_E_IO &&
            strstr(err.text, "cut short while it was being loaded") && strstr(err.text, "test.gguf"),
        "one cut short is an error: %s", err.text);
     aq_model_free(m); /* before its weights: either order will do */
@@ -168,15 +332,16 @@ static void weights(void)
     free(b);
     aq_failpoint_set("gguf-read", 1, 1);
     gw_model("llama", "F16", 1, path);
-    ok(aq_model_open(NULL, path, 0, &m, NULL, &err) == -AQ_E_IO && strstr(err.text, "cannot read"), "a disk that fails while opening: %s", err.text);
+    ok(aq_model_open(NULL, path, 0, &m, NULL, &err) == -AQ_E_IO && strstr(err.text, "cannot read"),
+       "a disk that fails while opening: %s", err.text);
     aq_failpoint_set("gguf-read", 0, 0);
 }
 
 /* ---- parts ---- */
 
-static void shard_name(char out[96], uint32_t no, uint32_t count)
+static void shard_name(char out[256], uint32_t no, uint32_t count)
 {
-    snprintf(out, 96, "%s/m-%05u-of-%05u.gguf", folder, no + 1, count);
+    snprintf(out, 256, "%s/m-%05u-of-%05u.gguf", folder, no + 1, count);
 }
 
 /** The model at path once more, in parts: the keys in the first, every count-th tensor in each (the first has none when `bare`). */
@@ -193,7 +358,7 @@ static void split(uint32_t count, bool bare, uint32_t claim_count, uint32_t clai
     for (uint32_t no = 0; no < count; no++) {
         gw w;
         aq_bytes b = {0};
-        char name[96];
+        char name[256];
         gw_begin(&w, 1);
         if (!no && aq_bytes_put(&w.kv, s->head + 24, kv_end - 24) < 0)
             abort();
@@ -214,7 +379,8 @@ static void split(uint32_t count, bool bare, uint32_t claim_count, uint32_t clai
                 if (aq_bytes_put(&w.data, "", 1) < 0)
                     abort();
             gw_entry(&w, tn, t->type->id, ne, w.data.n);
-            if (aq_bytes_reserve(&w.data, t->bytes) < 0 || pread(fd, w.data.p + w.data.n, t->bytes, (off_t)t->off) != (ssize_t)t->bytes)
+            if (aq_bytes_reserve(&w.data, t->bytes) < 0 ||
+                pread(fd, w.data.p + w.data.n, t->bytes, (off_t)t->off) != (ssize_t)t->bytes)
                 abort();
             w.data.n += t->bytes;
         }
@@ -232,7 +398,7 @@ static void parts(void)
     aq_wsrc w1 = {0}, w2 = {0};
     aq_err err = {0};
     aq_model *m = NULL;
-    char name[96], other[96];
+    char name[256], other[256];
     uint8_t *a = malloc(1 << 20), *b = malloc(1 << 20);
     gw_model("qwen35", "F16", 9, path);
     aq_model *whole = must_open(path, &w1);
@@ -245,9 +411,12 @@ static void parts(void)
             for (uint32_t i = 0; m && i < m->n_tensor; i++) {
                 const aq_tensor *t = &m->tensor[i];
                 int32_t j = aq_gguf_tensor(whole->gguf, t->name.p, t->name.n);
-                bad += j < 0 || w1.read(w1.self, (uint32_t)j, 0, a, t->bytes, &err) || w2.read(w2.self, i, 0, b, t->bytes, &err) || memcmp(a, b, t->bytes);
+                bad += j < 0 || w1.read(w1.self, (uint32_t)j, 0, a, t->bytes, &err) ||
+                       w2.read(w2.self, i, 0, b, t->bytes, &err) || memcmp(a, b, t->bytes);
             }
-            ok(m && m->n_tensor == whole->n_tensor && m->info.n_shard == 3 && !bad, "three parts%s, opened by part %u: the same tensors", bare ? ", the first without tensors" : "", no + 1);
+            ok(m && m->n_tensor == whole->n_tensor && m->info.n_shard == 3 && !bad,
+               "three parts%s, opened by part %u: the same tensors",
+               bare ? ", the first without tensors" : "", no + 1);
             aq_model_free(m);
             aq_wsrc_close(&w2);
         }
@@ -262,23 +431,35 @@ static void parts(void)
     snprintf(other, sizeof other, "%s/other.gguf", folder);
     rename(name, other);
     shard_name(name, 0, 3);
-    ok(aq_model_open(NULL, name, 0, &m, NULL, &err) == -AQ_E_IO && strstr(err.text, "part 2 of 3 is missing") && strstr(err.text, "m-00002-of-00003.gguf"), "a part is missing: %s", err.text);
-    ok(aq_model_open(NULL, other, 0, &m, NULL, &err) == -AQ_E_FORMAT && strstr(err.text, "-00002-of-00003.gguf"), "a part under another name: %s", err.text);
+    ok(aq_model_open(NULL, name, 0, &m, NULL, &err) == -AQ_E_IO &&
+           strstr(err.text, "part 2 of 3 is missing") && strstr(err.text, "m-00002-of-00003.gguf"),
+       "a part is missing: %s", err.text);
+    ok(aq_model_open(NULL, other, 0, &m, NULL, &err) == -AQ_E_FORMAT &&
+           strstr(err.text, "-00002-of-00003.gguf"),
+       "a part under another name: %s", err.text);
     shard_name(name, 1, 3);
     rename(other, name);
-    char third[96];
+    char third[256];
     shard_name(third, 2, 3);
     rename(third, name);
     shard_name(name, 0, 3);
-    ok(aq_model_open(NULL, name, 0, &m, NULL, &err) == -AQ_E_FORMAT && strstr(err.text, "part 3 of 3, its name and the other parts say 2 of 3"), "parts under each other's names: %s", err.text);
+    ok(aq_model_open(NULL, name, 0, &m, NULL, &err) == -AQ_E_FORMAT &&
+           strstr(err.text, "part 3 of 3, its name and the other parts say 2 of 3"),
+       "parts under each other's names: %s", err.text);
     split(3, false, 3, 5);
-    ok(aq_model_open(NULL, name, 0, &m, NULL, &err) == -AQ_E_FORMAT && strstr(err.text, "5 were announced"), "another number of tensors: %s", err.text);
+    ok(aq_model_open(NULL, name, 0, &m, NULL, &err) == -AQ_E_FORMAT &&
+           strstr(err.text, "5 were announced"),
+       "another number of tensors: %s", err.text);
     split(3, false, 60000, 0);
-    ok(aq_model_open(NULL, name, 0, &m, NULL, &err) == -AQ_E_FORMAT && strstr(err.text, "part 1 of 60000"), "sixty thousand parts: %s", err.text);
+    ok(aq_model_open(NULL, name, 0, &m, NULL, &err) == -AQ_E_FORMAT &&
+           strstr(err.text, "part 1 of 60000"),
+       "sixty thousand parts: %s", err.text);
     split(3, false, 3, 0);
     shard_name(other, 1, 3);
     shard_name(name, 2, 3);
-    ok(truncate(other, 1000) == 0 && aq_model_open(NULL, name, 0, &m, NULL, &err) == -AQ_E_FORMAT && strstr(err.text, "part 2 of 3") && strstr(err.text, "truncated"), "a part cut short: %s", err.text);
+    ok(truncate(other, 1000) == 0 && aq_model_open(NULL, name, 0, &m, NULL, &err) == -AQ_E_FORMAT &&
+           strstr(err.text, "part 2 of 3") && strstr(err.text, "truncated"),
+       "a part cut short: %s", err.text);
     for (uint32_t no = 0; no < 3; no++) {
         shard_name(name, no, 3);
         unlink(name);
@@ -294,19 +475,28 @@ static void cards(void)
     gw_model("qwen35", "Q4_1", 2, path);
     aq_model *m = must_open(path, NULL), *c = NULL, *none = NULL;
     int rc = aq_model_card(m, &card, &err);
-    ok(rc == 0 && card.n > 0 && card.n < m->info.file_bytes && aq_model_from_card(NULL, card.p, card.n, &c, &err) == 0, "a card of %zu bytes makes a model %s", card.n, err.text);
-    ok(c && c->n_tensor == m->n_tensor && c->info.n_param == m->info.n_param && c->info.file_bytes == m->info.file_bytes && c->info.ends_bytes == m->info.ends_bytes &&
+    ok(rc == 0 && card.n > 0 && card.n < m->info.file_bytes &&
+           aq_model_from_card(NULL, card.p, card.n, &c, &err) == 0,
+       "a card of %zu bytes makes a model %s", card.n, err.text);
+    ok(c && c->n_tensor == m->n_tensor && c->info.n_param == m->info.n_param &&
+           c->info.file_bytes == m->info.file_bytes && c->info.ends_bytes == m->info.ends_bytes &&
            !memcmp(c->layer, m->layer, 5 * sizeof *m->layer),
        "the same descriptors");
-    ok(c && aq_model_card(c, &again, &err) == 0 && again.n == card.n && !memcmp(again.p, card.p, card.n), "its own card is the same");
+    ok(c && aq_model_card(c, &again, &err) == 0 && again.n == card.n &&
+           !memcmp(again.p, card.p, card.n),
+       "its own card is the same");
     int bad = 0;
     for (size_t n = 0; n < card.n; n += n < 64 ? 1 : 31)
         bad += aq_model_from_card(NULL, card.p, n, &none, &err) != -AQ_E_FORMAT || none;
     ok(!bad, "a card cut short anywhere is refused (%d were not)", bad);
-    ok(aq_bytes_put(&again, "x", 1) == 0 && aq_model_from_card(NULL, again.p, again.n, &none, &err) == -AQ_E_FORMAT, "and one with more behind: %s", err.text);
+    ok(aq_bytes_put(&again, "x", 1) == 0 &&
+           aq_model_from_card(NULL, again.p, again.n, &none, &err) == -AQ_E_FORMAT,
+       "and one with more behind: %s", err.text);
     again.p[4] = 2;
-    ok(aq_model_from_card(NULL, again.p, again.n, &none, &err) == -AQ_E_UNSUPPORTED, "a card of another version: %s", err.text);
-    ok(aq_model_from_card(NULL, path, AQ_CARD_MAX_BYTES + 1, &none, &err) == -AQ_E_LIMIT, "a card too large: %s", err.text);
+    ok(aq_model_from_card(NULL, again.p, again.n, &none, &err) == -AQ_E_UNSUPPORTED,
+       "a card of another version: %s", err.text);
+    ok(aq_model_from_card(NULL, path, AQ_CARD_MAX_BYTES + 1, &none, &err) == -AQ_E_LIMIT,
+       "a card too large: %s", err.text);
     aq_model_free(c);
     aq_model_free(m);
     aq_bytes_clear(&card);
@@ -321,8 +511,11 @@ static void cards(void)
     gw_str(&w, "long", text);
     free(text);
     m = NULL;
-    ok(gw_end(&w, &b) == 0 && gw_save(&b, path) == 0 && aq_model_open(NULL, path, AQ_OPEN_VOCAB, &m, NULL, &err) == 0, "a header of more than 8 MiB opens");
-    ok(m && aq_model_card(m, &card, &err) == -AQ_E_LIMIT && !card.n, "but makes no card: %s", err.text);
+    ok(gw_end(&w, &b) == 0 && gw_save(&b, path) == 0 &&
+           aq_model_open(NULL, path, AQ_OPEN_VOCAB, &m, NULL, &err) == 0,
+       "a header of more than 8 MiB opens");
+    ok(m && aq_model_card(m, &card, &err) == -AQ_E_LIMIT && !card.n, "but makes no card: %s",
+       err.text);
     aq_model_free(m);
     aq_bytes_clear(&b);
 }
@@ -344,13 +537,17 @@ static int open_and_card(void *user)
 
 int main(void)
 {
-    char name[96];
+    char name[256];
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.150s/aq-test-open-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(folder))
         return 2;
     snprintf(path, sizeof path, "%s/test.gguf", folder);
     every_kind();
     descriptors();
     look_ups();
+    text();
+    short_embedding();
     weights();
     parts();
     cards();

@@ -52,16 +52,17 @@ static void golden(const char *path, const char *what, int n_types, bool may_lac
         return;
     }
     int rc = aq_dequant_check(b.p, b.n, line, &t, &err);
-    ok(rc == 0 && t.n_ok == n_types && !t.n_bad, "%s: %d types to the bit (%d differ, %d not read by this version) %s", what, t.n_ok, t.n_bad, t.n_skipped,
-       err.text);
+    ok(rc == 0 && t.n_ok == n_types && !t.n_bad,
+       "%s: %d types to the bit (%d differ, %d not read by this version) %s", what, t.n_ok, t.n_bad,
+       t.n_skipped, err.text);
 
     /* a flipped bit in the last record's last value must be seen, and where */
     if (!may_lack) {
         t = (tally){0};
         b.p[b.n - 4] ^= 1;
         rc = aq_dequant_check(b.p, b.n, line, &t, &err);
-        ok(rc == -AQ_E_MISMATCH && t.n_bad == 1 && t.bad == 8 * 256 - 1 && !strcmp(t.name, "q6_K"), "a flipped bit is found at value %lld of %s",
-           (long long)t.bad, t.name);
+        ok(rc == -AQ_E_MISMATCH && t.n_bad == 1 && t.bad == 8 * 256 - 1 && !strcmp(t.name, "q6_K"),
+           "a flipped bit is found at value %lld of %s", (long long)t.bad, t.name);
         rc = aq_dequant_check(b.p, b.n - 1, line, &t, &err);
         ok(rc == -AQ_E_FORMAT, "data cut short: %s", err.text);
         b.p[0] = 'X';
@@ -82,7 +83,9 @@ static float from_bits(uint32_t b)
 static double half_value(uint32_t h)
 {
     int exp = h >> 10 & 31, man = h & 0x3ff;
-    double v = exp == 31 ? (man ? NAN : INFINITY) : exp ? ldexp(1024 + man, exp - 25) : ldexp(man, -24);
+    double v = exp == 31 ? (man ? NAN : INFINITY)
+               : exp     ? ldexp(1024 + man, exp - 25)
+                         : ldexp(man, -24);
     return h & 0x8000 ? -v : v;
 }
 
@@ -111,14 +114,18 @@ static void halves(void)
     ok(!bad_value, "every half becomes the float it stands for (%d wrong)", bad_value);
     ok(!bad_back, "and comes back (%d wrong)", bad_back);
     ok(!bad_round, "between halves: to the nearest, ties to even (%d wrong)", bad_round);
-    ok(aq_f32_to_f16(65519.996f) == 0x7bff && aq_f32_to_f16(65520.0f) == 0x7c00 && aq_f32_to_f16(-INFINITY) == 0xfc00 && aq_f32_to_f16(1e30f) == 0x7c00,
+    ok(aq_f32_to_f16(65519.996f) == 0x7bff && aq_f32_to_f16(65520.0f) == 0x7c00 &&
+           aq_f32_to_f16(-INFINITY) == 0xfc00 && aq_f32_to_f16(1e30f) == 0x7c00,
        "too large for a half is infinity, from 65520 on");
-    ok(aq_f32_to_f16(from_bits(1)) == 0 && aq_f32_to_f16(0x1p-25f) == 0 && aq_f32_to_f16(0x1.8p-25f) == 1, "too small for a half is zero");
+    ok(aq_f32_to_f16(from_bits(1)) == 0 && aq_f32_to_f16(0x1p-25f) == 0 &&
+           aq_f32_to_f16(0x1.8p-25f) == 1,
+       "too small for a half is zero");
 }
 
 static void table(void)
 {
-    static const uint32_t exact[] = {AQ_T_F32, AQ_T_F16, AQ_T_BF16, AQ_T_Q8_0, AQ_T_Q4_1, AQ_T_Q4_K, AQ_T_Q6_K};
+    static const uint32_t exact[] = {AQ_T_F32,  AQ_T_F16,  AQ_T_BF16, AQ_T_Q8_0,
+                                     AQ_T_Q4_1, AQ_T_Q4_K, AQ_T_Q5_K, AQ_T_Q6_K};
     int n = 0, n_exact = 0;
     for (uint32_t id = 0; id < 256; id++) {
         const aq_type *t = aq_type_get(id);
@@ -127,7 +134,8 @@ static void table(void)
     }
     for (size_t i = 0; i < AQ_LEN(exact); i++)
         ok(aq_type_get(exact[i]) && aq_type_get(exact[i])->dequant, "type %u is decoded", exact[i]);
-    ok(n == 35 && n_exact == AQ_LEN(exact), "%d types known by name and size, %d decoded", n, n_exact);
+    ok(n == 35 && n_exact == AQ_LEN(exact), "%d types known by name and size, %d decoded", n,
+       n_exact);
     ok(!aq_type_get(4) && !aq_type_get(0xffffffff), "a type never heard of is none");
     float one;
     aq_type_get(AQ_T_BF16)->dequant((const uint8_t[]){0x80, 0xbf}, &one, 1);
@@ -138,8 +146,8 @@ int main(int argc, char **argv)
 {
     if (argc != 3)
         return 2;
-    golden(argv[1], "stored blocks", 6, false);
-    golden(argv[2], "all reference blocks", 6, true);
+    golden(argv[1], "stored blocks", 7, false);
+    golden(argv[2], "all reference blocks", 7, true);
     halves();
     table();
     return tap_done();

@@ -18,5 +18,6 @@ int aq_backend_find(const char *name, const aq_backend **ret, aq_err *err)
         aq_cuda_state(&why);
         return aq_fail(err, AQ_E_UNSUPPORTED, "the backend cuda cannot be used: %s", why);
     }
-    return aq_fail(err, AQ_E_UNSUPPORTED, "there is no backend %.40s (cpu and reference are there)", name);
+    return aq_fail(err, AQ_E_UNSUPPORTED, "there is no backend %.40s (cpu and reference are there)",
+                   name);
 }

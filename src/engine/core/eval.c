@@ -7,8 +7,8 @@ struct aq_eval {
     const aq_backend *be;
     void *w, *s;
     uint32_t max_rows, len;
-    aq_row *row;   /* [max_rows] */
-    float *x, *y;  /* [max_rows][row_f32] */
+    aq_row *row;  /* [max_rows] */
+    float *x, *y; /* [max_rows][row_f32] */
 };
 
 void aq_eval_free(aq_eval *e)
@@ -25,14 +25,20 @@ void aq_eval_free(aq_eval *e)
     free(e);
 }
 
-int aq_eval_new(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place, uint32_t kv_type, uint32_t n_ctx,
-                uint32_t max_rows, aq_progress *progress, aq_eval **ret, aq_err *err)
+int aq_eval_new(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place,
+                uint32_t kv_type, uint32_t n_ctx, uint32_t max_rows, aq_progress *progress,
+                aq_eval **ret, aq_err *err)
 {
     if (n_ctx == 0 || n_ctx > AQ_CTX_MAX || max_rows == 0 || max_rows > AQ_ROWS_MAX)
-        return aq_fail(err, AQ_E_INVAL, "a context of %u tokens in windows of %u rows is out of range", n_ctx, max_rows);
+        return aq_fail(err, AQ_E_INVAL,
+                       "a context of %u tokens in windows of %u rows is out of range", n_ctx,
+                       max_rows);
     aq_place p = place ? *place : (aq_place){0};
     p.flags |= AQ_PLACE_ENDS;
-    aq_state_cfg cfg = {.kv_type = kv_type, .n_page = (n_ctx + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK, .max_seq = 1, .max_rows = max_rows};
+    aq_state_cfg cfg = {.kv_type = kv_type,
+                        .n_page = (n_ctx + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK,
+                        .max_seq = 1,
+                        .max_rows = max_rows};
     size_t row_f32 = m->info.row_f32;
     AQ_AUTO(aq_eval_free) aq_eval *e = calloc(1, sizeof(*e));
     if (!e)
@@ -48,7 +54,8 @@ int aq_eval_new(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place
     if (!e->row || !e->x || !e->y)
         return aq_fail(err, AQ_E_NOMEM, "windows of %u rows: out of memory", max_rows);
     if (progress)
-        atomic_store_explicit(&progress->total, aq_net_load_bytes(m, &p, 0, m->info.n_layer), memory_order_relaxed);
+        atomic_store_explicit(&progress->total, aq_net_load_bytes(m, &p, 0, m->info.n_layer),
+                              memory_order_relaxed);
     rc = e->be->load(rt, m, src, &p, 0, m->info.n_layer, progress, &e->w, err);
     if (rc == 0)
         rc = e->be->state(e->w, &cfg, &e->s, err);
@@ -63,13 +70,15 @@ int aq_eval_new(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place
 static int rows(aq_eval *e, const int32_t *tok, uint32_t n, uint32_t pos0, aq_err *err)
 {
     if (n == 0 || n > e->max_rows)
-        return aq_fail(err, AQ_E_INVAL, "%u tokens in one window: 1 to %u are possible", n, e->max_rows);
+        return aq_fail(err, AQ_E_INVAL, "%u tokens in one window: 1 to %u are possible", n,
+                       e->max_rows);
     for (uint32_t i = 0; i < n; i++)
         e->row[i] = (aq_row){.pos = pos0 + i, .tok = tok[i], .flags = AQ_ROW_LOGITS};
     return 0;
 }
 
-int aq_eval_rows(aq_eval *e, const int32_t *tok, uint32_t n, bool last_only, float *ret_logits, float *ret_hidden, aq_err *err)
+int aq_eval_rows(aq_eval *e, const int32_t *tok, uint32_t n, bool last_only, float *ret_logits,
+                 float *ret_hidden, aq_err *err)
 {
     int rc = rows(e, tok, n, e->len, err);
     if (rc < 0)
@@ -87,13 +96,15 @@ int aq_eval_rows(aq_eval *e, const int32_t *tok, uint32_t n, bool last_only, flo
     if (last_only && ret_hidden) {
         rc = e->be->head(e->w, e->y, n, NULL, ret_hidden, err);
         if (rc == 0)
-            rc = e->be->head(e->w, e->y + (size_t)(n - 1) * e->model->info.row_f32, 1, ret_logits, NULL, err);
+            rc = e->be->head(e->w, e->y + (size_t)(n - 1) * e->model->info.row_f32, 1, ret_logits,
+                             NULL, err);
     } else if (ret_logits || ret_hidden)
         rc = e->be->head(e->w, e->y, n_back, ret_logits, ret_hidden, err);
     return rc < 0 ? rc : e->be->sync(e->w, err);
 }
 
-int aq_eval_draft(aq_eval *e, const int32_t *tok, const float *hidden, uint32_t n, uint32_t pos0, float *ret_logits, aq_err *err)
+int aq_eval_draft(aq_eval *e, const int32_t *tok, const float *hidden, uint32_t n, uint32_t pos0,
+                  float *ret_logits, aq_err *err)
 {
     int rc = rows(e, tok, n, pos0, err);
     if (rc < 0)

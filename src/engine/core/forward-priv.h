@@ -23,19 +23,19 @@
 
 /** n_mat matrices of `rows` rows of `cols` values: y = W x. Layout of data is the backend's. data NULL = not there. */
 typedef struct aq_mat {
-    const aq_type *type;    /* as stored */
+    const aq_type *type; /* as stored */
     uint32_t rows, cols;
-    uint32_t e0, n_mat;     /* a stack holds experts [e0, e0 + n_mat); a single matrix: 0, 1 */
-    size_t bytes;           /* held by data */
+    uint32_t e0, n_mat; /* a stack holds experts [e0, e0 + n_mat); a single matrix: 0, 1 */
+    size_t bytes;       /* held by data */
     void *data;
-    void *aux;              /* the backend's */
+    void *aux; /* the backend's */
 } aq_mat;
 typedef struct aq_mat_src { /* what mat_load gets: matrices e0 .. e0 + n_mat of one tensor */
     const aq_wsrc *src;
     const aq_tensor *t;
-    uint32_t tensor;        /* index of t */
+    uint32_t tensor; /* index of t */
     uint32_t rows, cols, e0, n_mat;
-    aq_progress *progress;  /* may be NULL */
+    aq_progress *progress; /* may be NULL */
 } aq_mat_src;
 /** Read n bytes at off of the tensor in slices, counting progress and looking at its cancel. IO, CANCELLED. */
 int aq_mat_read(const aq_mat_src *, uint64_t off, void *dst, size_t n, aq_err *) AQ_MUST;
@@ -50,18 +50,20 @@ typedef struct aq_mul {
 
 /** KV of one layer. A page holds K [n_kv][AQ_PAGE_TOK][d_k], then V [n_kv][AQ_PAGE_TOK][d_v]; values are f32 or f16. */
 typedef struct aq_kv {
-    uint32_t type;          /* AQ_KV_F32 or AQ_KV_F16 */
+    uint32_t type; /* AQ_KV_F32 or AQ_KV_F16 */
     uint32_t n_kv, d_k, d_v, val_bytes;
     size_t page_bytes, v_off;
-    uint8_t *base;          /* [n_page][page_bytes], 64-byte aligned */
+    uint8_t *base; /* [n_page][page_bytes], 64-byte aligned */
 } aq_kv;
 static inline void *aq_kv_k(const aq_kv *kv, uint32_t page, uint32_t head, uint32_t tok)
 {
-    return kv->base + page * kv->page_bytes + ((size_t)head * AQ_PAGE_TOK + tok) * kv->d_k * kv->val_bytes;
+    return kv->base + page * kv->page_bytes +
+           ((size_t)head * AQ_PAGE_TOK + tok) * kv->d_k * kv->val_bytes;
 }
 static inline void *aq_kv_v(const aq_kv *kv, uint32_t page, uint32_t head, uint32_t tok)
 {
-    return kv->base + page * kv->page_bytes + kv->v_off + ((size_t)head * AQ_PAGE_TOK + tok) * kv->d_v * kv->val_bytes;
+    return kv->base + page * kv->page_bytes + kv->v_off +
+           ((size_t)head * AQ_PAGE_TOK + tok) * kv->d_v * kv->val_bytes;
 }
 
 /** The rows of one seq in a window: rows [row0, row0 + n), whose KV entries are [kv0, kv0 + n) of the seq. Entry i lies in page
@@ -79,13 +81,14 @@ typedef struct aq_run {
 typedef struct aq_delta {
     const aq_layer *d;
     uint32_t n;
-    const float *q, *k, *v; /* [n] rows of `stride` floats: heads [n_kh][d], [n_kh][d], [n_vh][d]; q and k L2-normalised, q × 1/√d */
+    const float *q, *k,
+        *v; /* [n] rows of `stride` floats: heads [n_kh][d], [n_kh][d], [n_vh][d]; q and k L2-normalised, q × 1/√d */
     size_t stride;
-    const float *decay;     /* [n][n_vh] g; the state is scaled by e^g */
-    const float *beta;      /* [n][n_vh] */
+    const float *decay; /* [n][n_vh] g; the state is scaled by e^g */
+    const float *beta;  /* [n][n_vh] */
     const float *s_in;
     float *s_out;
-    float *o;               /* [n][n_vh][d] */
+    float *o; /* [n][n_vh][d] */
 } aq_delta;
 
 typedef struct aq_blocks {
@@ -98,29 +101,40 @@ typedef struct aq_blocks {
     /* Matrices. mat_load fills data, aux and bytes (the rest is set). NOMEM, IO, CANCELLED, UNSUPPORTED (type named). */
     int (*mat_load)(void *ctx, const aq_mat_src *, aq_mat *, aq_err *);
     void (*mat_drop)(void *ctx, aq_mat *);
-    void (*mat_row)(void *ctx, const aq_mat *, uint32_t row, float *y); /* y [cols], dequantised: embeddings */
+    void (*mat_row)(void *ctx, const aq_mat *, uint32_t row,
+                    float *y); /* y [cols], dequantised: embeddings */
     /** Several products of the same rows, so that they are prepared (quantised, packed) once. All have the same cols. */
     void (*matmul)(void *ctx, const aq_mul *, uint32_t n_mul, const float *x, uint32_t n);
     /** job->y [n_rows][k][n_embd] = w × down(silu(gate x) ⊙ up x) for each slot whose expert is ≥ 0 (always within the stacks);
      * other slots stay untouched. job->parts is 1: the walk adds the slots in order. */
-    void (*experts)(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down, const aq_expert_job *job);
+    void (*experts)(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down,
+                    const aq_expert_job *job);
     /** y[i] = x[i] / RMS(x[i]) ⊙ w for n rows of dim; x == y allowed. Heads are rows of dim d. */
-    void (*norm)(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps, float *y);
+    void (*norm)(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps,
+                 float *y);
     /** Rotate n rows of n_head heads of d values, the first d_rot of each. cs [n][d_rot / 2][2] = cos, sin. kind AQ_ROPE_*. */
-    void (*rope)(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot, int kind, const float *cs);
+    void (*rope)(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot,
+                 int kind, const float *cs);
     /** Write k [n_rows][n_kv][d_k] and v [n_rows][n_kv][d_v] into the pages of the runs (f16: round to nearest even). */
-    void (*kv_put)(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k, const float *v);
+    void (*kv_put)(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k,
+                   const float *v);
     /** out [n_rows][n_head][d_v] = softmax(q · K × score_scale) V; head h reads KV head h / (n_head / n_kv). */
-    void (*attend)(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run, const float *q, float *out);
-    void (*swiglu)(void *ctx, const float *gate, const float *up, size_t n, float *y); /* y = silu(gate) ⊙ up; y may be gate */
+    void (*attend)(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
+                   const float *q, float *out);
+    void (*swiglu)(void *ctx, const float *gate, const float *up, size_t n,
+                   float *y);                   /* y = silu(gate) ⊙ up; y may be gate */
     void (*delta)(void *ctx, const aq_delta *); /* the step form, row by row, for any n */
 } aq_blocks;
 
 /* Scalar operations, double accumulators, any host. ctx is not looked at. */
-void aq_scalar_norm(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps, float *y);
-void aq_scalar_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot, int kind, const float *cs);
-void aq_scalar_kv_put(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k, const float *v);
-void aq_scalar_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run, const float *q, float *out);
+void aq_scalar_norm(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps,
+                    float *y);
+void aq_scalar_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot,
+                    int kind, const float *cs);
+void aq_scalar_kv_put(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k,
+                      const float *v);
+void aq_scalar_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
+                      const float *q, float *out);
 void aq_scalar_swiglu(void *ctx, const float *gate, const float *up, size_t n, float *y);
 void aq_scalar_delta(void *ctx, const aq_delta *);
 
@@ -128,8 +142,10 @@ void aq_scalar_delta(void *ctx, const aq_delta *);
  * Used by windows and by rewind, so that both give the same bits. qkv [n][C] before the convolution (C = 2 n_kh d + n_vh d);
  * tail [conv_k - 1][C] are the rows before; s as in aq_delta. *_out may equal *_in. tmp [n][C]; o [n][n_vh][d]. */
 struct aq_net_layer;
-void aq_delta_run(const aq_blocks *, void *ctx, const struct aq_net_layer *, uint32_t n, const float *qkv, const float *decay,
-                  const float *beta, const float *tail_in, float *tail_out, const float *s_in, float *s_out, float eps, float *tmp, float *o);
+void aq_delta_run(const aq_blocks *, void *ctx, const struct aq_net_layer *, uint32_t n,
+                  const float *qkv, const float *decay, const float *beta, const float *tail_in,
+                  float *tail_out, const float *s_in, float *s_out, float eps, float *tmp,
+                  float *o);
 static inline uint32_t aq_delta_width(const aq_layer *d) /* C */
 {
     return (2 * d->n_kh + d->n_vh) * d->d_state;
@@ -145,9 +161,9 @@ void aq_route(const aq_layer *d, const float *logits, uint32_t n, int32_t *exper
 
 typedef struct aq_net_layer {
     const aq_layer *d;
-    aq_mat m[AQ_W_N];       /* matrices by role */
-    float *v[AQ_W_N];       /* vectors, convolution by role, f32; NULL = absent */
-    uint32_t n_v[AQ_W_N];   /* their values */
+    aq_mat m[AQ_W_N];     /* matrices by role */
+    float *v[AQ_W_N];     /* vectors, convolution by role, f32; NULL = absent */
+    uint32_t n_v[AQ_W_N]; /* their values */
 } aq_net_layer;
 typedef struct aq_net {
     aq_rt *rt;
@@ -155,30 +171,31 @@ typedef struct aq_net {
     const aq_blocks *blocks;
     void *ctx;
     uint32_t l0, l1, flags;
-    aq_net_layer *layer;    /* [l1 - l0], layer l at l - l0 */
-    aq_net_layer *draft;    /* the draft layer, NULL without */
+    aq_net_layer *layer; /* [l1 - l0], layer l at l - l0 */
+    aq_net_layer *draft; /* the draft layer, NULL without */
     bool tied;
-    aq_mat embd, out;       /* with the ends; out is a copy of embd when tied */
+    aq_mat embd, out; /* with the ends; out is a copy of embd when tied */
     float *out_norm, *rope_freqs;
     uint32_t n_rope_freqs;
-    uint64_t bytes;         /* of all weights held */
+    uint64_t bytes; /* of all weights held */
 } aq_net;
 
 /** Internal to place->flags: of the layers only the routed experts (an expert host). */
 #define AQ_PLACE_EXPERTS 0x80000000u
 /** Bytes that load will read, for progress->total. */
 uint64_t aq_net_load_bytes(const aq_model *, const aq_place *, uint32_t l0, uint32_t l1);
-int aq_net_load(const aq_blocks *, aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, uint32_t l0, uint32_t l1, aq_progress *,
-                void **ret_w, aq_err *);
+int aq_net_load(const aq_blocks *, aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *,
+                uint32_t l0, uint32_t l1, aq_progress *, void **ret_w, aq_err *);
 
 /* The rest of aq_backend; contracts there. */
 int aq_net_state(void *w, const aq_state_cfg *, void **ret_s, aq_err *);
 int aq_net_apply(void *s, const aq_op *, uint32_t n, aq_err *);
-int aq_net_forward(void *w, void *s, const aq_window *, const aq_expert_host *const *hosts, uint32_t n_hosts, float *x_out,
-                   const atomic_uint *stop, aq_err *);
+int aq_net_forward(void *w, void *s, const aq_window *, const aq_expert_host *const *hosts,
+                   uint32_t n_hosts, float *x_out, const atomic_uint *stop, aq_err *);
 int aq_net_embed(void *w, const aq_row *, uint32_t n, float *x, aq_err *);
 int aq_net_head(void *w, const float *x, uint32_t n, float *logits, float *hidden, aq_err *);
-int aq_net_draft(void *w, void *s, const aq_window *, float *logits, float *hidden, const atomic_uint *stop, aq_err *);
+int aq_net_draft(void *w, void *s, const aq_window *, float *logits, float *hidden,
+                 const atomic_uint *stop, aq_err *);
 int aq_net_host(void *w, aq_expert_host *ret, aq_err *);
 int aq_net_sync(void *w, aq_err *);
 void aq_net_drop_state(void *s);
@@ -189,18 +206,33 @@ uint64_t aq_net_bytes(const void *w, const void *s);
 
 /** parts [n][k][n_embd]: the weighted experts of each row, by the net's own (n_hosts 0) or by the hosts, each slot by the first host
  * that has it resident; a host that is GONE is left out and its slots go to the next. INVAL when nobody holds an expert. */
-int aq_experts_run(aq_net *, uint32_t layer, const aq_expert_host *const *hosts, uint32_t n_hosts, uint32_t n, const float *x,
-                   const int32_t *expert, const float *w, float *parts, aq_err *) AQ_MUST;
+int aq_experts_run(aq_net *, uint32_t layer, const aq_expert_host *const *hosts, uint32_t n_hosts,
+                   uint32_t n, const float *x, const int32_t *expert, const float *w, float *parts,
+                   aq_err *) AQ_MUST;
 /** y [n][dim] = the k parts of each row, added in slot order. expert may be NULL; slots with expert < 0 are left out. */
-void aq_parts_add(const float *parts, const int32_t *expert, uint32_t n, uint32_t k, uint32_t dim, float *y);
+void aq_parts_add(const float *parts, const int32_t *expert, uint32_t n, uint32_t k, uint32_t dim,
+                  float *y);
 
 /** const aq_backend aq_backend_x = AQ_NET_BACKEND("x", x_load, &x_blocks); x_load calls aq_net_load(&x_blocks, …). */
-#define AQ_NET_BACKEND(name_, load_, blocks_)                                                                                        \
-    {                                                                                                                              \
-        .abi = AQ_BACKEND_ABI, .size = sizeof(aq_backend), .hash = "built-in", .name = name_, .load = load_,                       \
-        .state = aq_net_state, .apply = aq_net_apply, .forward = aq_net_forward, .embed = aq_net_embed, .head = aq_net_head,       \
-        .draft = aq_net_draft, .host = aq_net_host, .sync = aq_net_sync, .drop_state = aq_net_drop_state, .drop = aq_net_drop,     \
-        .bytes = aq_net_bytes, .blocks = blocks_,                                                                                      \
+#define AQ_NET_BACKEND(name_, load_, blocks_) \
+    {                                         \
+        .abi = AQ_BACKEND_ABI,                \
+        .size = sizeof(aq_backend),           \
+        .hash = "built-in",                   \
+        .name = name_,                        \
+        .load = load_,                        \
+        .state = aq_net_state,                \
+        .apply = aq_net_apply,                \
+        .forward = aq_net_forward,            \
+        .embed = aq_net_embed,                \
+        .head = aq_net_head,                  \
+        .draft = aq_net_draft,                \
+        .host = aq_net_host,                  \
+        .sync = aq_net_sync,                  \
+        .drop_state = aq_net_drop_state,      \
+        .drop = aq_net_drop,                  \
+        .bytes = aq_net_bytes,                \
+        .blocks = blocks_,                    \
     }
 
 #endif

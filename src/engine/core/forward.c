@@ -14,12 +14,13 @@ typedef struct aq_state {
     aq_net *net;
     aq_state_cfg cfg;
     aq_store *main, *draft; /* NULL where there are no such layers */
-    float *x, *h, *cs;      /* [max_rows] rows of: residual stream, normed or block output, cos and sin of the rope */
-    float *buf;             /* the rest, taken anew by each block */
+    float *x, *h,
+        *cs; /* [max_rows] rows of: residual stream, normed or block output, cos and sin of the rope */
+    float *buf; /* the rest, taken anew by each block */
     size_t buf_f32, taken;
-    float cs_base;          /* what cs was made for */
+    float cs_base; /* what cs was made for */
     uint32_t cs_rot;
-    aq_row *draft_row;      /* [max_rows] */
+    aq_row *draft_row; /* [max_rows] */
     uint64_t bytes;
 } aq_state;
 
@@ -27,7 +28,8 @@ typedef struct aq_state {
 
 static size_t attn_f32(const aq_layer *d)
 {
-    size_t q = (size_t)d->n_head * d->d_k, kv = (size_t)d->n_kv * (d->d_k + d->d_v), o = (size_t)d->n_head * d->d_v;
+    size_t q = (size_t)d->n_head * d->d_k, kv = (size_t)d->n_kv * (d->d_k + d->d_v),
+           o = (size_t)d->n_head * d->d_v;
     return (d->gated ? 4 : 1) * q + kv + o;
 }
 
@@ -85,7 +87,8 @@ int aq_net_state(void *w, const aq_state_cfg *cfg, void **ret_s, aq_err *err)
     if (net->flags & AQ_PLACE_EXPERTS)
         return aq_fail(err, AQ_E_INVAL, "an expert host keeps no state of chats");
     if (net->model->info.row_f32 != net->model->info.n_embd)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "rows of %u values for embeddings of %u are not supported by this backend",
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "rows of %u values for embeddings of %u are not supported by this backend",
                        net->model->info.row_f32, net->model->info.n_embd);
     aq_state *s = calloc(1, sizeof(*s));
     AQ_AUTO(aq_net_drop_state) void *guard = s;
@@ -127,7 +130,8 @@ uint64_t aq_net_bytes(const void *w, const void *state)
 {
     const aq_net *net = w;
     const aq_state *s = state;
-    return (net ? net->bytes : 0) + (s ? s->bytes + (s->main ? s->main->bytes : 0) + (s->draft ? s->draft->bytes : 0) : 0);
+    return (net ? net->bytes : 0) +
+           (s ? s->bytes + (s->main ? s->main->bytes : 0) + (s->draft ? s->draft->bytes : 0) : 0);
 }
 
 /* ---- operations ----------------------------------------------------------------------------------------------------------- */
@@ -157,7 +161,8 @@ int aq_net_apply(void *state, const aq_op *op, uint32_t n, aq_err *err)
             continue;
         aq_op o = draft_op(s, &op[i]);
         rc = aq_seqmap_apply(s->draft->map, &o, 1, err);
-        if (rc < 0 && s->main && op[i].kind == AQ_OP_FORK) { /* out of memory: nothing of the op is done */
+        if (rc < 0 && s->main &&
+            op[i].kind == AQ_OP_FORK) { /* out of memory: nothing of the op is done */
             aq_op undo = {.kind = AQ_OP_FREE, .seq = op[i].seq};
             (void)!aq_seqmap_apply(s->main->map, &undo, 1, NULL);
         }
@@ -234,7 +239,8 @@ static void mix_attn(walk *w, const aq_net_layer *nl, uint32_t l, const float *h
     float eps = w->net->model->eps;
     uint32_t n = w->n, nq = d->n_head * d->d_k;
     float *q = take(w->s, (d->gated ? 2 : 1) * (size_t)nq, n), *gate = NULL;
-    float *k = take(w->s, (size_t)d->n_kv * d->d_k, n), *v = take(w->s, (size_t)d->n_kv * d->d_v, n);
+    float *k = take(w->s, (size_t)d->n_kv * d->d_k, n),
+          *v = take(w->s, (size_t)d->n_kv * d->d_v, n);
     float *o = take(w->s, (size_t)d->n_head * d->d_v, n);
     aq_mul mul[] = {{&nl->m[AQ_W_Q], q}, {&nl->m[AQ_W_K], k}, {&nl->m[AQ_W_V], v}};
     b->matmul(ctx, mul, AQ_LEN(mul), h, n);
@@ -285,9 +291,13 @@ static void mix_delta(walk *w, const aq_net_layer *nl, uint32_t l, const float *
     float eps = w->net->model->eps;
     uint32_t n = w->n, c = aq_delta_width(d), nv = d->n_vh, inner = nv * d->d_state;
     size_t n_tail = (size_t)(d->conv_k - 1) * c;
-    float *qkv = take(w->s, c, n), *z = take(w->s, inner, n), *decay = take(w->s, nv, n), *beta = take(w->s, nv, n);
+    float *qkv = take(w->s, c, n), *z = take(w->s, inner, n), *decay = take(w->s, nv, n),
+          *beta = take(w->s, nv, n);
     float *tmp = take(w->s, c, n), *o = take(w->s, inner, n);
-    aq_mul mul[] = {{&nl->m[AQ_W_QKV], qkv}, {&nl->m[AQ_W_GATE_Z], z}, {&nl->m[AQ_W_ALPHA], decay}, {&nl->m[AQ_W_BETA], beta}};
+    aq_mul mul[] = {{&nl->m[AQ_W_QKV], qkv},
+                    {&nl->m[AQ_W_GATE_Z], z},
+                    {&nl->m[AQ_W_ALPHA], decay},
+                    {&nl->m[AQ_W_BETA], beta}};
     b->matmul(ctx, mul, AQ_LEN(mul), h, n);
     delta_gates(nl, n, decay, beta);
     for (uint32_t r = 0; r < st->n_run; r++) {
@@ -301,15 +311,16 @@ static void mix_delta(walk *w, const aq_net_layer *nl, uint32_t l, const float *
             memcpy(hd, rd, (size_t)run->n * nv * sizeof(float));
             memcpy(hd + (size_t)AQ_REWIND_ROWS * nv, rb, (size_t)run->n * nv * sizeof(float));
         }
-        aq_delta_run(b, ctx, nl, run->n, rq, rd, rb, in, out, in + n_tail, out + n_tail, eps, tmp + (size_t)run->row0 * c,
-                     o + (size_t)run->row0 * inner);
+        aq_delta_run(b, ctx, nl, run->n, rq, rd, rb, in, out, in + n_tail, out + n_tail, eps,
+                     tmp + (size_t)run->row0 * c, o + (size_t)run->row0 * inner);
     }
     b->norm(ctx, o, nl->v[AQ_W_SSM_NORM], n * nv, d->d_state, eps, o);
     b->swiglu(ctx, z, o, (size_t)n * inner, o); /* o ⊙ silu(z) */
     b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_SSM_OUT], y}, 1, o, n);
 }
 
-static void dense(walk *w, const aq_net_layer *nl, int gate, int up, int down, const float *h, float *y)
+static void dense(walk *w, const aq_net_layer *nl, int gate, int up, int down, const float *h,
+                  float *y)
 {
     const aq_blocks *b = w->net->blocks;
     uint32_t n = w->n, ff = nl->m[gate].rows;
@@ -320,12 +331,14 @@ static void dense(walk *w, const aq_net_layer *nl, int gate, int up, int down, c
     b->matmul(w->net->ctx, &(aq_mul){&nl->m[down], y}, 1, g, n);
 }
 
-static int moe(walk *w, const aq_net_layer *nl, uint32_t layer, const float *h, float *y, aq_err *err)
+static int moe(walk *w, const aq_net_layer *nl, uint32_t layer, const float *h, float *y,
+               aq_err *err)
 {
     const aq_blocks *b = w->net->blocks;
     const aq_layer *d = nl->d;
     uint32_t n = w->n, k = d->n_used, embd = w->net->model->info.n_embd;
-    float *logits = take(w->s, d->n_exp, n), *weight = take(w->s, k, n), *parts = take(w->s, (size_t)k * embd, n);
+    float *logits = take(w->s, d->n_exp, n), *weight = take(w->s, k, n),
+          *parts = take(w->s, (size_t)k * embd, n);
     int32_t *expert = (int32_t *)take(w->s, k, n);
     b->matmul(w->net->ctx, &(aq_mul){&nl->m[AQ_W_ROUTER], logits}, 1, h, n);
     aq_route(d, logits, n, expert, weight);
@@ -350,7 +363,8 @@ static int moe(walk *w, const aq_net_layer *nl, uint32_t layer, const float *h, 
 }
 
 /* y is the block's output and, before, its normed input: blocks read all of their input before they write. */
-static int walk_layer(walk *w, const aq_net_layer *nl, uint32_t l, uint32_t layer, float *x, aq_err *err)
+static int walk_layer(walk *w, const aq_net_layer *nl, uint32_t l, uint32_t layer, float *x,
+                      aq_err *err)
 {
     aq_state *s = w->s;
     const aq_blocks *b = w->net->blocks;
@@ -392,8 +406,8 @@ static uint32_t n_wanted(const aq_window *win)
     return n;
 }
 
-int aq_net_forward(void *w, void *state, const aq_window *win, const aq_expert_host *const *hosts, uint32_t n_hosts, float *x_out,
-                   const atomic_uint *stop, aq_err *err)
+int aq_net_forward(void *w, void *state, const aq_window *win, const aq_expert_host *const *hosts,
+                   uint32_t n_hosts, float *x_out, const atomic_uint *stop, aq_err *err)
 {
     aq_net *net = w;
     aq_state *s = state;
@@ -401,11 +415,18 @@ int aq_net_forward(void *w, void *state, const aq_window *win, const aq_expert_h
     if (!s->main)
         return aq_fail(err, AQ_E_INVAL, "there are no layers here to send a window through");
     if (n_wanted(win) != win->n_back)
-        return aq_fail(err, AQ_E_INVAL, "window: %u rows are wanted back, but it says %u", n_wanted(win), win->n_back);
+        return aq_fail(err, AQ_E_INVAL, "window: %u rows are wanted back, but it says %u",
+                       n_wanted(win), win->n_back);
     int rc = aq_store_begin(s->main, win, err);
     if (rc < 0)
         return rc;
-    walk wk = {.net = net, .s = s, .store = s->main, .row = win->row, .n = win->n_rows, .hosts = hosts, .n_hosts = hosts ? n_hosts : 0};
+    walk wk = {.net = net,
+               .s = s,
+               .store = s->main,
+               .row = win->row,
+               .n = win->n_rows,
+               .hosts = hosts,
+               .n_hosts = hosts ? n_hosts : 0};
     s->cs_rot = 0;
     if (win->n_rows > 0)
         memcpy(s->x, win->x, (size_t)win->n_rows * embd * sizeof(float));
@@ -436,7 +457,8 @@ static int check_ends(const aq_net *net, aq_err *err)
 static int embed_row(const aq_net *net, uint32_t i, int32_t tok, float *x, aq_err *err)
 {
     if (tok < 0 || (uint32_t)tok >= net->model->info.n_vocab || (uint32_t)tok >= net->embd.rows)
-        return aq_fail(err, AQ_E_INVAL, "row %u: token %d is not one of the vocabulary's %u", i, tok, net->model->info.n_vocab);
+        return aq_fail(err, AQ_E_INVAL, "row %u: token %d is not one of the vocabulary's %u", i,
+                       tok, net->model->info.n_vocab);
     net->blocks->mat_row(net->ctx, &net->embd, (uint32_t)tok, x);
     return 0;
 }
@@ -483,35 +505,40 @@ static int draft_input(walk *wk, const aq_window *win, float *x, aq_err *err)
         if (rc < 0)
             return rc;
         b->norm(net->ctx, e, net->draft->v[AQ_W_E_NORM], 1, embd, net->model->eps, e);
-        b->norm(net->ctx, win->x + (size_t)i * embd, net->draft->v[AQ_W_H_NORM], 1, embd, net->model->eps, e + embd);
+        b->norm(net->ctx, win->x + (size_t)i * embd, net->draft->v[AQ_W_H_NORM], 1, embd,
+                net->model->eps, e + embd);
     }
     b->matmul(net->ctx, &(aq_mul){&net->draft->m[AQ_W_EH_PROJ], x}, 1, both, wk->n);
     return 0;
 }
 
-static void draft_output(walk *wk, const aq_window *win, const float *x, float *logits, float *hidden)
+static void draft_output(walk *wk, const aq_window *win, const float *x, float *logits,
+                         float *hidden)
 {
     aq_net *net = wk->net;
     uint32_t embd = net->model->info.n_embd, n = 0;
     float *h = wk->s->h;
     for (uint32_t i = 0; i < wk->n; i++)
         if (win->row[i].flags & AQ_ROW_LOGITS)
-            net->blocks->norm(net->ctx, x + (size_t)i * embd, net->draft->v[AQ_W_SH_HEAD_NORM], 1, embd, net->model->eps,
-                              h + (size_t)n++ * embd);
+            net->blocks->norm(net->ctx, x + (size_t)i * embd, net->draft->v[AQ_W_SH_HEAD_NORM], 1,
+                              embd, net->model->eps, h + (size_t)n++ * embd);
     if (n > 0 && logits)
         net->blocks->matmul(net->ctx, &(aq_mul){&net->out, logits}, 1, h, n);
     if (hidden)
         memcpy(hidden, h, (size_t)n * embd * sizeof(float));
 }
 
-int aq_net_draft(void *w, void *state, const aq_window *win, float *logits, float *hidden, const atomic_uint *stop, aq_err *err)
+int aq_net_draft(void *w, void *state, const aq_window *win, float *logits, float *hidden,
+                 const atomic_uint *stop, aq_err *err)
 {
     aq_net *net = w;
     aq_state *s = state;
     if (!s->draft)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "this model has no draft layers, or they are not held here");
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "this model has no draft layers, or they are not held here");
     if (win->n_rows > s->cfg.max_rows)
-        return aq_fail(err, AQ_E_INVAL, "window of %u rows: this stage takes %u", win->n_rows, s->cfg.max_rows);
+        return aq_fail(err, AQ_E_INVAL, "window of %u rows: this stage takes %u", win->n_rows,
+                       s->cfg.max_rows);
     for (uint32_t i = 0; i < win->n_rows; i++) {
         if (win->row[i].pos == 0)
             return aq_fail(err, AQ_E_INVAL, "row %u: the draft layer begins at position 1", i);

@@ -29,8 +29,20 @@ int aq_mat_read(const aq_mat_src *s, uint64_t off, void *dst, size_t n, aq_err *
 static bool is_vector(int role)
 {
     switch (role) {
-    case AQ_W_ATTN_NORM: case AQ_W_Q_BIAS: case AQ_W_K_BIAS: case AQ_W_V_BIAS: case AQ_W_Q_NORM: case AQ_W_K_NORM: case AQ_W_CONV:
-    case AQ_W_DT_BIAS: case AQ_W_A: case AQ_W_SSM_NORM: case AQ_W_FFN_NORM: case AQ_W_E_NORM: case AQ_W_H_NORM: case AQ_W_SH_HEAD_NORM:
+    case AQ_W_ATTN_NORM:
+    case AQ_W_Q_BIAS:
+    case AQ_W_K_BIAS:
+    case AQ_W_V_BIAS:
+    case AQ_W_Q_NORM:
+    case AQ_W_K_NORM:
+    case AQ_W_CONV:
+    case AQ_W_DT_BIAS:
+    case AQ_W_A:
+    case AQ_W_SSM_NORM:
+    case AQ_W_FFN_NORM:
+    case AQ_W_E_NORM:
+    case AQ_W_H_NORM:
+    case AQ_W_SH_HEAD_NORM:
         return true;
     default:
         return false;
@@ -99,9 +111,11 @@ static int load_vector(loader *ld, int32_t tensor, float **ret, uint32_t *ret_n,
     const aq_tensor *t = &ld->net->model->tensor[tensor];
     uint64_t n = t->ne[0] * AQ_MAX(t->ne[1], 1) * mats_of(t);
     if (!t->type->dequant)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "%.*s: storage type %s is not supported", (int)t->name.n, t->name.p, t->type->name);
+        return aq_fail(err, AQ_E_UNSUPPORTED, "%.*s: storage type %s is not supported",
+                       (int)t->name.n, t->name.p, t->type->name);
     if (n == 0 || n > UINT32_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "%.*s: %" PRIu64 " values are out of range", (int)t->name.n, t->name.p, n);
+        return aq_fail(err, AQ_E_LIMIT, "%.*s: %" PRIu64 " values are out of range", (int)t->name.n,
+                       t->name.p, n);
     AQ_AUTOFREE void *raw = malloc(t->bytes);
     AQ_AUTOFREE float *v = malloc(n * sizeof(*v));
     if (!raw || !v)
@@ -126,9 +140,16 @@ static int load_matrix(loader *ld, int32_t tensor, bool expert, aq_mat *ret, aq_
     if (expert)
         expert_range(ld->place, n, &e0, &e1);
     if (t->ne[0] > UINT32_MAX || rows > UINT32_MAX || e0 >= e1 || e1 > n || (!expert && n != 1))
-        return aq_fail(err, AQ_E_INVAL, "%.*s: experts [%u, %u) of %" PRIu64 " cannot be held here", (int)t->name.n, t->name.p, e0, e1, n);
-    aq_mat_src s = {.src = ld->src, .t = t, .tensor = (uint32_t)tensor, .rows = (uint32_t)rows, .cols = (uint32_t)t->ne[0], .e0 = e0,
-                    .n_mat = e1 - e0, .progress = ld->progress};
+        return aq_fail(err, AQ_E_INVAL, "%.*s: experts [%u, %u) of %" PRIu64 " cannot be held here",
+                       (int)t->name.n, t->name.p, e0, e1, n);
+    aq_mat_src s = {.src = ld->src,
+                    .t = t,
+                    .tensor = (uint32_t)tensor,
+                    .rows = (uint32_t)rows,
+                    .cols = (uint32_t)t->ne[0],
+                    .e0 = e0,
+                    .n_mat = e1 - e0,
+                    .progress = ld->progress};
     aq_mat m = {.type = t->type, .rows = s.rows, .cols = s.cols, .e0 = e0, .n_mat = s.n_mat};
     int rc = ld->net->blocks->mat_load(ld->net->ctx, &s, &m, err);
     if (rc < 0)
@@ -142,8 +163,10 @@ static int load_layer(loader *ld, uint32_t l, aq_net_layer *nl, aq_err *err)
 {
     const aq_layer *d = &ld->net->model->layer[l];
     nl->d = d;
-    if ((d->mixer != AQ_MIX_ATTN && d->mixer != AQ_MIX_DELTA) || (d->ffn != AQ_FFN_DENSE && d->ffn != AQ_FFN_MOE))
-        return aq_fail(err, AQ_E_UNSUPPORTED, "layer %u is of a kind that this backend does not compute", l);
+    if ((d->mixer != AQ_MIX_ATTN && d->mixer != AQ_MIX_DELTA) ||
+        (d->ffn != AQ_FFN_DENSE && d->ffn != AQ_FFN_MOE))
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "layer %u is of a kind that this backend does not compute", l);
     for (int r = 0; r < AQ_W_N; r++) {
         if (d->w[r] < 0 || ((ld->place->flags & AQ_PLACE_EXPERTS) && !is_expert(r)))
             continue;
@@ -180,18 +203,21 @@ static int load_ends(loader *ld, aq_err *err)
 
 AQ_CLEANUP_FUNC(void *, aq_net_drop)
 
-int aq_net_load(const aq_blocks *blocks, aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place, uint32_t l0, uint32_t l1,
-                aq_progress *progress, void **ret_w, aq_err *err)
+int aq_net_load(const aq_blocks *blocks, aq_rt *rt, const aq_model *m, const aq_wsrc *src,
+                const aq_place *place, uint32_t l0, uint32_t l1, aq_progress *progress,
+                void **ret_w, aq_err *err)
 {
     if (l0 > l1 || l1 > m->info.n_layer || (l0 == l1 && !(place->flags & AQ_PLACE_ENDS)))
-        return aq_fail(err, AQ_E_INVAL, "layers [%u, %u) of %u cannot be loaded", l0, l1, m->info.n_layer);
+        return aq_fail(err, AQ_E_INVAL, "layers [%u, %u) of %u cannot be loaded", l0, l1,
+                       m->info.n_layer);
     if (m->w_out < 0)
         return aq_fail(err, AQ_E_INVAL, "the model was opened for its vocabulary only");
     aq_net *net = calloc(1, sizeof(*net));
     AQ_AUTO(aq_net_drop) void *guard = net;
     if (!net)
         return aq_fail(err, AQ_E_NOMEM, "weights: out of memory");
-    *net = (aq_net){.rt = rt, .model = m, .blocks = blocks, .l0 = l0, .l1 = l1, .flags = place->flags};
+    *net =
+        (aq_net){.rt = rt, .model = m, .blocks = blocks, .l0 = l0, .l1 = l1, .flags = place->flags};
     net->layer = calloc(l1 - l0 + 1, sizeof(*net->layer));
     if (!net->layer)
         return aq_fail(err, AQ_E_NOMEM, "weights: out of memory");

@@ -10,10 +10,10 @@
 typedef struct ref {
     aq_rt *rt;
     uint32_t n_worker;
-    size_t wide;   /* longest matrix row */
-    float *row;    /* [n_worker][wide] a dequantised row */
-    size_t ff;     /* widest expert */
-    float *mid;    /* [n_worker][2][ff] gate and up of one row in one expert */
+    size_t wide; /* longest matrix row */
+    float *row;  /* [n_worker][wide] a dequantised row */
+    size_t ff;   /* widest expert */
+    float *mid;  /* [n_worker][2][ff] gate and up of one row in one expert */
 } ref;
 
 static void ref_close(void *ctx)
@@ -59,7 +59,8 @@ static int ref_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err
     if (!m->type->dequant)
         return aq_fail(err, AQ_E_UNSUPPORTED, "storage type %s is not supported", m->type->name);
     if (m->cols % m->type->block_vals)
-        return aq_fail(err, AQ_E_FORMAT, "rows of %u values are no whole blocks of %s", m->cols, m->type->name);
+        return aq_fail(err, AQ_E_FORMAT, "rows of %u values are no whole blocks of %s", m->cols,
+                       m->type->name);
     size_t one = row_bytes(m) * m->rows;
     m->bytes = one * m->n_mat;
     m->data = aligned_alloc(64, (m->bytes + 63) / 64 * 64);
@@ -104,7 +105,8 @@ static float dot(const float *w, const float *x, uint32_t n)
 }
 
 /* y[r * stride + i] for rows [i0, i1) of matrix `mat` and n rows of x. */
-static void product(const aq_mat *m, uint32_t mat, uint32_t i0, uint32_t i1, const float *x, uint32_t n, float *row, float *y, size_t stride)
+static void product(const aq_mat *m, uint32_t mat, uint32_t i0, uint32_t i1, const float *x,
+                    uint32_t n, float *row, float *y, size_t stride)
 {
     for (uint32_t i = i0; i < i1; i++) {
         m->type->dequant(mat_at(m, mat, i), row, m->cols);
@@ -151,7 +153,8 @@ static void exp_chunk(void *ctx, uint32_t slot, uint32_t worker)
     uint32_t ff = j->gate->rows, embd = j->down->rows;
     if (e < 0)
         return;
-    float *row = j->r->row + worker * j->r->wide, *g = j->r->mid + worker * 2 * j->r->ff, *u = g + ff;
+    float *row = j->r->row + worker * j->r->wide, *g = j->r->mid + worker * 2 * j->r->ff,
+          *u = g + ff;
     const float *x = j->job->x + (size_t)(slot / j->job->k) * j->gate->cols;
     float *y = j->job->y + (size_t)slot * embd;
     product(j->gate, (uint32_t)e - j->gate->e0, 0, ff, x, 1, row, g, 0);
@@ -162,7 +165,8 @@ static void exp_chunk(void *ctx, uint32_t slot, uint32_t worker)
         y[i] *= j->job->w[slot];
 }
 
-static void ref_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down, const aq_expert_job *job)
+static void ref_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down,
+                        const aq_expert_job *job)
 {
     ref *r = ctx;
     exp_job j = {.r = r, .gate = gate, .up = up, .down = down, .job = job};
@@ -186,8 +190,8 @@ static const aq_blocks ref_blocks = {
     .delta = aq_scalar_delta,
 };
 
-static int ref_load(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place, uint32_t l0, uint32_t l1, aq_progress *p,
-                    void **ret_w, aq_err *err)
+static int ref_load(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place,
+                    uint32_t l0, uint32_t l1, aq_progress *p, void **ret_w, aq_err *err)
 {
     return aq_net_load(&ref_blocks, rt, m, src, place, l0, l1, p, ret_w, err);
 }

@@ -7,7 +7,8 @@
 /* Score of one expert before renormalising: its share of the softmax over all, or its sigmoid. */
 static double score(const aq_layer *d, float logit, float top, double sum)
 {
-    return d->exp_gate == AQ_GATE_SIGMOID ? 1.0 / (1.0 + exp(-(double)logit)) : exp((double)logit - top) / sum;
+    return d->exp_gate == AQ_GATE_SIGMOID ? 1.0 / (1.0 + exp(-(double)logit))
+                                          : exp((double)logit - top) / sum;
 }
 
 static void route_row(const aq_layer *d, const float *logits, int32_t *expert, float *w)
@@ -40,5 +41,6 @@ static void route_row(const aq_layer *d, const float *logits, int32_t *expert, f
 void aq_route(const aq_layer *d, const float *logits, uint32_t n, int32_t *expert, float *w)
 {
     for (uint32_t r = 0; r < n; r++)
-        route_row(d, logits + (size_t)r * d->n_exp, expert + (size_t)r * d->n_used, w + (size_t)r * d->n_used);
+        route_row(d, logits + (size_t)r * d->n_exp, expert + (size_t)r * d->n_used,
+                  w + (size_t)r * d->n_used);
 }

@@ -10,7 +10,8 @@ static float silu(float x)
     return (float)(x / (1.0 + exp(-(double)x)));
 }
 
-void aq_scalar_norm(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps, float *y)
+void aq_scalar_norm(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps,
+                    float *y)
 {
     for (uint32_t r = 0; r < n; r++, x += dim, y += dim) {
         double sum = 0;
@@ -22,9 +23,11 @@ void aq_scalar_norm(void *ctx, const float *x, const float *w, uint32_t n, uint3
     }
 }
 
-void aq_scalar_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot, int kind, const float *cs)
+void aq_scalar_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot,
+                    int kind, const float *cs)
 {
-    uint32_t half = d_rot / 2, step = kind == AQ_ROPE_NEOX ? 1 : 2, pair = kind == AQ_ROPE_NEOX ? half : 1;
+    uint32_t half = d_rot / 2, step = kind == AQ_ROPE_NEOX ? 1 : 2,
+             pair = kind == AQ_ROPE_NEOX ? half : 1;
     for (uint32_t r = 0; r < n; r++, cs += 2 * half)
         for (uint32_t h = 0; h < n_head; h++, x += d)
             for (uint32_t i = 0; i < half; i++) {
@@ -46,11 +49,13 @@ static void put_vals(uint32_t type, void *dst, const float *src, uint32_t n)
         h[i] = aq_f32_to_f16(src[i]);
 }
 
-void aq_scalar_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n_run, const float *k, const float *v)
+void aq_scalar_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n_run, const float *k,
+                      const float *v)
 {
     for (uint32_t r = 0; r < n_run; r++)
         for (uint32_t j = 0; j < run[r].n; j++) {
-            uint32_t at = run[r].kv0 + j, page = run[r].page[at / AQ_PAGE_TOK], tok = at % AQ_PAGE_TOK;
+            uint32_t at = run[r].kv0 + j, page = run[r].page[at / AQ_PAGE_TOK],
+                     tok = at % AQ_PAGE_TOK;
             size_t row = (size_t)(run[r].row0 + j) * kv->n_kv;
             for (uint32_t h = 0; h < kv->n_kv; h++) {
                 put_vals(kv->type, aq_kv_k(kv, page, h, tok), k + (row + h) * kv->d_k, kv->d_k);
@@ -65,8 +70,8 @@ static float kv_val(const aq_kv *kv, const void *p, uint32_t i)
 }
 
 /* One head of one row: one pass over the entries, what is summed so far shrinks when a larger score comes. */
-static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page, uint32_t lo, uint32_t hi, uint32_t g, const float *q,
-                        float *out)
+static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page, uint32_t lo,
+                        uint32_t hi, uint32_t g, const float *q, float *out)
 {
     double acc[512];
     for (uint32_t v0 = 0; v0 < kv->d_v; v0 += AQ_LEN(acc)) { /* a slice of the values at a time */
@@ -74,7 +79,8 @@ static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page
         double top = -INFINITY, sum = 0;
         memset(acc, 0, sizeof(acc));
         for (uint32_t t = lo; t < hi; t++) {
-            const void *k = aq_kv_k(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK), *v = aq_kv_v(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK);
+            const void *k = aq_kv_k(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK),
+                       *v = aq_kv_v(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK);
             double s = 0;
             for (uint32_t i = 0; i < kv->d_k; i++)
                 s += (double)q[i] * kv_val(kv, k, i);
@@ -96,7 +102,8 @@ static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page
     }
 }
 
-void aq_scalar_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run, uint32_t n_run, const float *q, float *out)
+void aq_scalar_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run,
+                      uint32_t n_run, const float *q, float *out)
 {
     uint32_t group = d->n_head / kv->n_kv;
     for (uint32_t r = 0; r < n_run; r++)
@@ -104,7 +111,8 @@ void aq_scalar_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_ru
             uint32_t hi = run[r].kv0 + j + 1, lo = d->window && hi > d->window ? hi - d->window : 0;
             size_t row = (size_t)(run[r].row0 + j) * d->n_head;
             for (uint32_t h = 0; h < d->n_head; h++)
-                attend_head(d, kv, run[r].page, lo, hi, h / group, q + (row + h) * kv->d_k, out + (row + h) * kv->d_v);
+                attend_head(d, kv, run[r].page, lo, hi, h / group, q + (row + h) * kv->d_k,
+                            out + (row + h) * kv->d_v);
         }
 }
 
@@ -121,9 +129,11 @@ void aq_scalar_delta(void *ctx, const aq_delta *a)
     for (uint32_t t = 0; t < a->n; t++) {
         const float *s_in = t == 0 ? a->s_in : a->s_out;
         for (uint32_t h = 0; h < n_vh; h++) {
-            const float *q = a->q + t * a->stride + (size_t)(h % n_kh) * ds, *k = a->k + t * a->stride + (size_t)(h % n_kh) * ds;
+            const float *q = a->q + t * a->stride + (size_t)(h % n_kh) * ds,
+                        *k = a->k + t * a->stride + (size_t)(h % n_kh) * ds;
             const float *v = a->v + t * a->stride + (size_t)h * ds;
-            float e = (float)exp((double)a->decay[(size_t)t * n_vh + h]), beta = a->beta[(size_t)t * n_vh + h];
+            float e = (float)exp((double)a->decay[(size_t)t * n_vh + h]),
+                  beta = a->beta[(size_t)t * n_vh + h];
             float *o = a->o + ((size_t)t * n_vh + h) * ds;
             for (uint32_t j = 0; j < ds; j++) {
                 const float *src = s_in + ((size_t)h * ds + j) * ds;

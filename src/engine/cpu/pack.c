@@ -5,8 +5,8 @@
 
 #define BLOCK_BYTES_MAX 210u
 
-/* A block of each type as stored, in the order in which its tile keeps it: `n_head` fields of one or two bytes that stand per row, then
- * quads of 4 bytes. at: where in the block they come from. */
+/* A block of each type as stored, in the order in which its tile keeps it: `n_head` fields of one
+ * or two bytes that stand per row, then quads of 4 bytes. at: where in the block they come from. */
 typedef struct part {
     uint8_t at, n, size; /* n units of `size` bytes each, one unit per row side by side */
 } part;
@@ -21,7 +21,13 @@ static const layout layouts[AQ_L_N] = {
     [AQ_L_Q8_0] = {AQ_T_Q8_0, 32, 34, {{0, 1, 2}, {2, 8, 4}}},
     [AQ_L_Q4_1] = {AQ_T_Q4_1, 32, 20, {{0, 2, 2}, {4, 4, 4}}},
     [AQ_L_Q4_K] = {AQ_T_Q4_K, 256, 144, {{0, 2, 2}, {4, 12, 1}, {16, 32, 4}}},
-    [AQ_L_Q6_K] = {AQ_T_Q6_K, 256, 210, {{208, 1, 2}, {192, 16, 1}, {0, 48, 4}}}, /* stored: low bits, high bits, scales, d */
+    [AQ_L_Q5_K] = {AQ_T_Q5_K, 256, 176, {{0, 2, 2}, {4, 12, 1}, {16, 40, 4}}},
+    [AQ_L_Q6_K] = {AQ_T_Q6_K,
+                   256,
+                   210,
+                   {{208, 1, 2},
+                    {192, 16, 1},
+                    {0, 48, 4}}}, /* stored: low bits, high bits, scales, d */
 };
 
 int aq_layout_of(uint32_t type_id)

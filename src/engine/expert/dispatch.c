@@ -6,7 +6,8 @@
 #define HOSTS_MAX 64u
 #define END_US 10000000 /* a host that has not answered by then counts as gone */
 
-void aq_parts_add(const float *parts, const int32_t *expert, uint32_t n, uint32_t k, uint32_t dim, float *y)
+void aq_parts_add(const float *parts, const int32_t *expert, uint32_t n, uint32_t k, uint32_t dim,
+                  float *y)
 {
     for (uint32_t r = 0; r < n; r++, y += dim) {
         memset(y, 0, dim * sizeof(float));
@@ -37,7 +38,8 @@ static int run_own(aq_net *net, const aq_expert_job *job, aq_err *err)
     if (!m || !m->data)
         return aq_fail(err, AQ_E_INVAL, "layer %u has no experts here", job->layer);
     for (size_t i = 0; i < (size_t)job->n_rows * job->k; i++)
-        if (job->expert[i] >= 0 && ((uint32_t)job->expert[i] < m->e0 || (uint32_t)job->expert[i] - m->e0 >= m->n_mat))
+        if (job->expert[i] >= 0 &&
+            ((uint32_t)job->expert[i] < m->e0 || (uint32_t)job->expert[i] - m->e0 >= m->n_mat))
             return nobody(job->layer, job->expert[i], err);
     net->blocks->experts(net->ctx, m, &nl->m[AQ_W_EXP_UP], &nl->m[AQ_W_EXP_DOWN], job);
     return 0;
@@ -50,8 +52,9 @@ static bool holds(const aq_expert_host *h, uint32_t layer, int32_t expert)
 }
 
 /* The slots that are still open, each given to the first living host that holds its expert: ids [n_hosts][n_slot], -1 elsewhere. */
-static int deal(const aq_expert_host *const *hosts, uint32_t n_hosts, uint64_t gone, const aq_expert_job *job, const uint8_t *done,
-                int32_t *ids, uint32_t *count, aq_err *err)
+static int deal(const aq_expert_host *const *hosts, uint32_t n_hosts, uint64_t gone,
+                const aq_expert_job *job, const uint8_t *done, int32_t *ids, uint32_t *count,
+                aq_err *err)
 {
     size_t n_slot = (size_t)job->n_rows * job->k;
     memset(ids, 0xff, n_hosts * n_slot * sizeof(*ids));
@@ -71,8 +74,9 @@ static int deal(const aq_expert_host *const *hosts, uint32_t n_hosts, uint64_t g
 }
 
 /* One round: begin everywhere, then end everywhere, even after a failure (a job lives until its end). Marks what is done. */
-static int round_trip(const aq_expert_host *const *hosts, uint32_t n_hosts, uint64_t *gone, const aq_expert_job *job, uint8_t *done,
-                      const int32_t *ids, const uint32_t *count, aq_err *err)
+static int round_trip(const aq_expert_host *const *hosts, uint32_t n_hosts, uint64_t *gone,
+                      const aq_expert_job *job, uint8_t *done, const int32_t *ids,
+                      const uint32_t *count, aq_err *err)
 {
     size_t n_slot = (size_t)job->n_rows * job->k;
     aq_expert_job part[HOSTS_MAX];
@@ -88,7 +92,8 @@ static int round_trip(const aq_expert_host *const *hosts, uint32_t n_hosts, uint
         if (count[h] == 0)
             continue;
         if (rc[h] >= 0)
-            rc[h] = hosts[h]->end(hosts[h]->self, ticket[h], aq_now_us() + END_US, worst == 0 ? err : NULL);
+            rc[h] = hosts[h]->end(hosts[h]->self, ticket[h], aq_now_us() + END_US,
+                                  worst == 0 ? err : NULL);
         if (rc[h] == -AQ_E_GONE || rc[h] == -AQ_E_TIMEOUT)
             *gone |= 1ull << h;
         else if (rc[h] < 0 && worst == 0)
@@ -99,12 +104,20 @@ static int round_trip(const aq_expert_host *const *hosts, uint32_t n_hosts, uint
     return worst;
 }
 
-int aq_experts_run(aq_net *net, uint32_t layer, const aq_expert_host *const *hosts, uint32_t n_hosts, uint32_t n, const float *x,
-                   const int32_t *expert, const float *w, float *parts, aq_err *err)
+int aq_experts_run(aq_net *net, uint32_t layer, const aq_expert_host *const *hosts,
+                   uint32_t n_hosts, uint32_t n, const float *x, const int32_t *expert,
+                   const float *w, float *parts, aq_err *err)
 {
     const aq_net_layer *nl = layer_of(net, layer);
     uint32_t k = nl ? nl->d->n_used : 0;
-    aq_expert_job job = {.layer = layer, .n_rows = n, .k = k, .parts = 1, .x = x, .expert = expert, .w = w, .y = parts};
+    aq_expert_job job = {.layer = layer,
+                         .n_rows = n,
+                         .k = k,
+                         .parts = 1,
+                         .x = x,
+                         .expert = expert,
+                         .w = w,
+                         .y = parts};
     if (n_hosts == 0)
         return run_own(net, &job, err);
     if (n_hosts > HOSTS_MAX)

@@ -5,15 +5,16 @@
 
 typedef struct local {
     aq_net *net;
-    uint32_t n_word;   /* 64-bit words of a layer's set */
-    uint64_t *set;     /* [l1 - l0][n_word] */
+    uint32_t n_word; /* 64-bit words of a layer's set */
+    uint64_t *set;   /* [l1 - l0][n_word] */
     uint64_t ticket;
 } local;
 
 static const uint64_t *resident(void *self, uint32_t layer)
 {
     const local *h = self;
-    if (layer < h->net->l0 || layer >= h->net->l1 || !h->net->layer[layer - h->net->l0].m[AQ_W_EXP_GATE].data)
+    if (layer < h->net->l0 || layer >= h->net->l1 ||
+        !h->net->layer[layer - h->net->l0].m[AQ_W_EXP_GATE].data)
         return NULL;
     return h->set + (size_t)(layer - h->net->l0) * h->n_word;
 }
@@ -28,8 +29,10 @@ static int begin(void *self, const aq_expert_job *job, uint64_t *ret_ticket, aq_
     const aq_net_layer *nl = &net->layer[job->layer - net->l0];
     const aq_mat *m = &nl->m[AQ_W_EXP_GATE];
     for (size_t i = 0; i < (size_t)job->n_rows * job->k; i++)
-        if (job->expert[i] >= 0 && ((uint32_t)job->expert[i] < m->e0 || (uint32_t)job->expert[i] - m->e0 >= m->n_mat))
-            return aq_fail(err, AQ_E_INVAL, "expert %d of layer %u is not here", job->expert[i], job->layer);
+        if (job->expert[i] >= 0 &&
+            ((uint32_t)job->expert[i] < m->e0 || (uint32_t)job->expert[i] - m->e0 >= m->n_mat))
+            return aq_fail(err, AQ_E_INVAL, "expert %d of layer %u is not here", job->expert[i],
+                           job->layer);
     int rc = net->blocks->reserve ? net->blocks->reserve(net->ctx, job->n_rows, err) : 0;
     if (rc < 0)
         return rc;
@@ -88,7 +91,12 @@ int aq_net_host(void *w, aq_expert_host *ret, aq_err *err)
             set[(size_t)l * n_word + (m->e0 + e) / 64] |= 1ull << ((m->e0 + e) % 64);
     }
     *h = (local){.net = net, .n_word = n_word, .set = set};
-    *ret = (aq_expert_host){.self = h, .name = net->blocks->name, .resident = resident, .begin = begin, .end = end, .close = close_host};
+    *ret = (aq_expert_host){.self = h,
+                            .name = net->blocks->name,
+                            .resident = resident,
+                            .begin = begin,
+                            .end = end,
+                            .close = close_host};
     return 0;
 }
 
@@ -132,8 +140,9 @@ static void owned_close(void *self)
     free(o);
 }
 
-int aq_expert_host_local(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place, uint32_t l0, uint32_t l1,
-                         aq_progress *progress, aq_expert_host *ret, aq_err *err)
+int aq_expert_host_local(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place,
+                         uint32_t l0, uint32_t l1, aq_progress *progress, aq_expert_host *ret,
+                         aq_err *err)
 {
     const aq_backend *be;
     int rc = aq_backend_find(place->backend, &be, err);
@@ -146,7 +155,8 @@ int aq_expert_host_local(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const
     aq_place p = *place;
     p.flags = AQ_PLACE_EXPERTS;
     if (progress)
-        atomic_store_explicit(&progress->total, aq_net_load_bytes(m, &p, l0, l1), memory_order_relaxed);
+        atomic_store_explicit(&progress->total, aq_net_load_bytes(m, &p, l0, l1),
+                              memory_order_relaxed);
     rc = be->load(rt, m, src, &p, l0, l1, progress, &o->w, err);
     if (rc == 0)
         rc = be->host(o->w, &o->in, err);
@@ -155,7 +165,12 @@ int aq_expert_host_local(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const
         free(o);
         return rc;
     }
-    *ret = (aq_expert_host){.self = o, .name = o->in.name, .resident = owned_resident, .begin = owned_begin, .end = owned_end,
-                            .turn = o->in.turn ? owned_turn : NULL, .close = owned_close};
+    *ret = (aq_expert_host){.self = o,
+                            .name = o->in.name,
+                            .resident = owned_resident,
+                            .begin = owned_begin,
+                            .end = owned_end,
+                            .turn = o->in.turn ? owned_turn : NULL,
+                            .close = owned_close};
     return 0;
 }

@@ -25,7 +25,9 @@ static int get_delta(const aq_model *m, delta *d, aq_err *err)
         (rc = aq_arch_need_u32(m, "ssm.inner_size", 1, UINT32_MAX, &inner, err)) < 0)
         return rc;
     if (inner != d->n_vh * d->d || d->n_vh % d->n_kh)
-        return aq_fail(err, AQ_E_FORMAT, "%s: '%s.ssm.inner_size' %u must be %u heads of %u, and the heads a multiple of %u groups; the file was converted wrongly",
+        return aq_fail(err, AQ_E_FORMAT,
+                       "%s: '%s.ssm.inner_size' %u must be %u heads of %u, and the heads a "
+                       "multiple of %u groups; the file was converted wrongly",
                        m->gguf->shard[0].file, m->info.arch, inner, d->n_vh, d->d, d->n_kh);
     return 0;
 }
@@ -45,7 +47,8 @@ static int fill_delta(aq_model *m, const aq_hp *hp, const delta *d, uint32_t i, 
         (rc = aq_bind_layer(m, i, AQ_W_GATE_Z, "attn_gate.weight", true, E, nv, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_ALPHA, "ssm_alpha.weight", true, E, d->n_vh, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_BETA, "ssm_beta.weight", true, E, d->n_vh, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_CONV, "ssm_conv1d.weight", true, d->conv_k, ch, 1, err)) < 0 ||
+        (rc = aq_bind_layer(m, i, AQ_W_CONV, "ssm_conv1d.weight", true, d->conv_k, ch, 1, err)) <
+            0 ||
         (rc = aq_bind_layer(m, i, AQ_W_DT_BIAS, "ssm_dt.bias", true, d->n_vh, 1, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_A, "ssm_a", true, d->n_vh, 1, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_SSM_NORM, "ssm_norm.weight", true, d->d, 1, 1, err)) < 0 ||
@@ -58,10 +61,12 @@ static int fill_draft(aq_model *m, const aq_hp *hp, uint32_t i, aq_err *err)
 {
     uint64_t E = hp->n_embd;
     int rc;
-    if ((rc = aq_bind_layer(m, i, AQ_W_EH_PROJ, "nextn.eh_proj.weight", true, 2 * E, E, 1, err)) < 0 ||
+    if ((rc = aq_bind_layer(m, i, AQ_W_EH_PROJ, "nextn.eh_proj.weight", true, 2 * E, E, 1, err)) <
+            0 ||
         (rc = aq_bind_layer(m, i, AQ_W_E_NORM, "nextn.enorm.weight", true, E, 1, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_H_NORM, "nextn.hnorm.weight", true, E, 1, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_SH_HEAD_NORM, "nextn.shared_head_norm.weight", true, E, 1, 1, err)) < 0)
+        (rc = aq_bind_layer(m, i, AQ_W_SH_HEAD_NORM, "nextn.shared_head_norm.weight", true, E, 1, 1,
+                            err)) < 0)
         return rc;
     return 0;
 }
@@ -78,7 +83,9 @@ static int get_recurrent(const aq_model *m, const aq_hp *hp, uint32_t *ret, aq_e
     if ((rc = aq_arch_u32(m, "full_attention_interval", &interval, err)) < 0)
         return rc;
     if (!interval)
-        return aq_fail(err, AQ_E_FORMAT, "%s: '%s.full_attention_interval' is 0; the file is damaged", m->gguf->shard[0].file, m->info.arch);
+        return aq_fail(err, AQ_E_FORMAT,
+                       "%s: '%s.full_attention_interval' is 0; the file is damaged",
+                       m->gguf->shard[0].file, m->info.arch);
     for (uint32_t i = 0; i < hp->n_all; i++)
         ret[i] = (i + 1) % interval != 0;
     return 0;
@@ -90,7 +97,8 @@ static int fill(aq_model *m, aq_err *err)
     delta d;
     uint32_t recurrent[AQ_LAYERS_MAX];
     int rc;
-    if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = get_delta(m, &d, err)) < 0 || (rc = get_recurrent(m, &hp, recurrent, err)) < 0)
+    if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = get_delta(m, &d, err)) < 0 ||
+        (rc = get_recurrent(m, &hp, recurrent, err)) < 0)
         return rc;
     for (uint32_t i = 0; i < hp.n_all; i++) {
         bool draft = i >= m->info.n_layer;
@@ -98,7 +106,8 @@ static int fill(aq_model *m, aq_err *err)
             rc = fill_delta(m, &hp, &d, i, err);
         else
             rc = aq_fill_attn(m, &hp, i, AQ_ROPE_NEOX, AQ_FILL_QK_NORM | AQ_FILL_GATED, err);
-        if (rc < 0 || (rc = aq_fill_dense(m, &hp, i, "post_attention_norm.weight", err)) < 0 || (draft && (rc = fill_draft(m, &hp, i, err)) < 0))
+        if (rc < 0 || (rc = aq_fill_dense(m, &hp, i, "post_attention_norm.weight", err)) < 0 ||
+            (draft && (rc = fill_draft(m, &hp, i, err)) < 0))
             return rc;
     }
     return 0;

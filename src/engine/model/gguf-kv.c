@@ -8,9 +8,12 @@
 static int wrong(const aq_gguf *g, const aq_kv *kv, const char *want, aq_err *err)
 {
     char show[AQ_SHOW_BYTES];
-    return aq_fail(err, AQ_E_FORMAT, "%s: '%s' should be %s but is %s%s; the file is damaged or was converted wrongly", g->shard[0].file,
-                   aq_str_show(kv->key, show), want, kv->kind == AQ_KV_ARR ? "an array of " : "a value of kind ",
-                   aq_kv_kind_name(kv->kind == AQ_KV_ARR ? kv->elem : kv->kind));
+    return aq_fail(
+        err, AQ_E_FORMAT,
+        "%s: '%s' should be %s but is %s%s; the file is damaged or was converted wrongly",
+        g->shard[0].file, aq_str_show(kv->key, show), want,
+        kv->kind == AQ_KV_ARR ? "an array of " : "a value of kind ",
+        aq_kv_kind_name(kv->kind == AQ_KV_ARR ? kv->elem : kv->kind));
 }
 
 static aq_cur value(const aq_gguf *g, const aq_kv *kv)
@@ -29,7 +32,8 @@ static int next_u32(aq_cur *c, uint32_t kind, uint32_t *ret)
     case AQ_KV_U8:
     case AQ_KV_I8:
     case AQ_KV_BOOL:
-        if (aq_cur_get_u8(c, &a) < 0 || (kind == AQ_KV_I8 && a > INT8_MAX) || (kind == AQ_KV_BOOL && a > 1))
+        if (aq_cur_get_u8(c, &a) < 0 || (kind == AQ_KV_I8 && a > INT8_MAX) ||
+            (kind == AQ_KV_BOOL && a > 1))
             return -1;
         *ret = a;
         return 0;
@@ -84,7 +88,9 @@ int aq_gguf_u32s(const aq_gguf *g, const char *key, uint32_t *ret, uint32_t n, a
         return 1;
     }
     if (kv->n != n)
-        return aq_fail(err, AQ_E_FORMAT, "%s: '%s' has %" PRIu64 " elements, %u are needed (one a layer); the file was converted wrongly",
+        return aq_fail(err, AQ_E_FORMAT,
+                       "%s: '%s' has %" PRIu64
+                       " elements, %u are needed (one a layer); the file was converted wrongly",
                        g->shard[0].file, key, kv->n, n);
     aq_cur look = c;
     uint32_t v;
@@ -115,7 +121,8 @@ int aq_gguf_f32(const aq_gguf *g, const char *key, float *ret, aq_err *err)
     else
         return wrong(g, kv, "a number", err);
     if (!__builtin_isfinite(f))
-        return aq_fail(err, AQ_E_FORMAT, "%s: '%s' is not a finite number; the file is damaged", g->shard[0].file, key);
+        return aq_fail(err, AQ_E_FORMAT, "%s: '%s' is not a finite number; the file is damaged",
+                       g->shard[0].file, key);
     *ret = f;
     return 1;
 }
@@ -144,7 +151,8 @@ int aq_gguf_str(const aq_gguf *g, const char *key, aq_str *ret, aq_err *err)
     return 1;
 }
 
-int aq_gguf_arr(const aq_gguf *g, const char *key, uint32_t *ret_kind, uint64_t *ret_n, aq_cur *ret, aq_err *err)
+int aq_gguf_arr(const aq_gguf *g, const char *key, uint32_t *ret_kind, uint64_t *ret_n, aq_cur *ret,
+                aq_err *err)
 {
     const aq_kv *kv = aq_gguf_find(g, key);
     if (!kv)

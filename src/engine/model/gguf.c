@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF version 3, little-endian: one file, or the shards of one model.
+/* The header of one GGUF file, version 3, little-endian.
  *
  *   "GGUF" u32 version  i64 n_tensor  i64 n_kv
  *   n_kv     × { string key   u32 kind   value }                       string: u64 bytes, then the bytes
@@ -20,10 +20,10 @@
 
 #define HEAD_FIRST_BYTES ((size_t)1 << 20)
 #define NEED_MORE 1 /* the header goes on behind the bytes read so far */
-#define AGAIN "download or copy the file again"
 
 static const uint8_t kind_bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; /* 0: string, array */
-static const char *const kind_names[] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"};
+static const char *const kind_names[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                         "bool", "string", "array", "u64", "i64", "f64"};
 
 const char *aq_kv_kind_name(uint32_t kind)
 {
@@ -41,12 +41,6 @@ const char *aq_str_show(aq_str s, char buf[AQ_SHOW_BYTES])
     return buf;
 }
 
-static int str_cmp(aq_str a, aq_str b)
-{
-    int c = memcmp(a.p, b.p, AQ_MIN(a.n, b.n));
-    return c ? c : (a.n > b.n) - (a.n < b.n);
-}
-
 /* ---- one header ------------------------------------------------------------------------------------------------------ */
 
 typedef struct parser {
@@ -61,8 +55,9 @@ static int ended(parser *p, const char *in)
 {
     if (p->c.n < p->s->file_bytes)
         return NEED_MORE;
-    return aq_fail(p->err, AQ_E_FORMAT, "%s is truncated: it ends at byte %" PRIu64 " inside %s; " AGAIN, p->s->file,
-                   p->s->file_bytes, in);
+    return aq_fail(p->err, AQ_E_FORMAT,
+                   "%s is truncated: it ends at byte %" PRIu64 " inside %s; " AQ_GGUF_AGAIN,
+                   p->s->file, p->s->file_bytes, in);
 }
 
 static uint64_t left_in_file(const parser *p)
@@ -78,12 +73,14 @@ static int get_str(parser *p, uint32_t max, const char *in, aq_str *ret)
     if (aq_cur_get_u64(&p->c, &n) < 0)
         return ended(p, in);
     if (n > max)
-        return aq_fail(p->err, AQ_E_LIMIT, "%s, byte %zu: %s has a string of %" PRIu64 " bytes, the limit is %u; the file is damaged, " AGAIN,
+        return aq_fail(p->err, AQ_E_LIMIT,
+                       "%s, byte %zu: %s has a string of %" PRIu64
+                       " bytes, the limit is %u; the file is damaged, " AQ_GGUF_AGAIN,
                        p->s->file, at, in, n, max);
     if (n > left_in_file(p))
         return aq_fail(p->err, AQ_E_FORMAT,
-                       "%s is truncated or damaged: at byte %zu %s has a string of %" PRIu64 " bytes, the file has only %" PRIu64
-                       " left; " AGAIN,
+                       "%s is truncated or damaged: at byte %zu %s has a string of %" PRIu64
+                       " bytes, the file has only %" PRIu64 " left; " AQ_GGUF_AGAIN,
                        p->s->file, at, in, n, left_in_file(p));
     if (aq_cur_get_bytes(&p->c, (size_t)n, &b) < 0)
         return ended(p, in);
@@ -98,20 +95,25 @@ static int get_array(parser *p, aq_kv *kv, const char *in)
     if (aq_cur_get_u32(&p->c, &kv->elem) < 0 || aq_cur_get_u64(&p->c, &kv->n) < 0)
         return ended(p, in);
     if (kv->elem >= AQ_LEN(kind_bytes))
-        return aq_fail(p->err, AQ_E_FORMAT, "%s, byte %zu: %s is an array of unknown kind %u; the file is damaged, " AGAIN, p->s->file, at,
-                       in, kv->elem);
+        return aq_fail(
+            p->err, AQ_E_FORMAT,
+            "%s, byte %zu: %s is an array of unknown kind %u; the file is damaged, " AQ_GGUF_AGAIN,
+            p->s->file, at, in, kv->elem);
     if (kv->elem == AQ_KV_ARR)
-        return aq_fail(p->err, AQ_E_UNSUPPORTED, "%s, byte %zu: %s is an array of arrays, which this version does not read", p->s->file, at,
-                       in);
+        return aq_fail(p->err, AQ_E_UNSUPPORTED,
+                       "%s, byte %zu: %s is an array of arrays, which this version does not read",
+                       p->s->file, at, in);
     if (kv->n > AQ_GGUF_ARRAY_MAX)
-        return aq_fail(p->err, AQ_E_LIMIT, "%s, byte %zu: %s has %" PRIu64 " elements, the limit is %u; the file is damaged, " AGAIN,
+        return aq_fail(p->err, AQ_E_LIMIT,
+                       "%s, byte %zu: %s has %" PRIu64
+                       " elements, the limit is %u; the file is damaged, " AQ_GGUF_AGAIN,
                        p->s->file, at, in, kv->n, AQ_GGUF_ARRAY_MAX);
     kv->off = p->c.off;
     uint64_t elem_min = kv->elem == AQ_KV_STR ? 8 : kind_bytes[kv->elem];
     if (kv->n * elem_min > left_in_file(p))
         return aq_fail(p->err, AQ_E_FORMAT,
-                       "%s is truncated or damaged: at byte %zu %s has %" PRIu64 " elements, the file has only %" PRIu64
-                       " bytes left; " AGAIN,
+                       "%s is truncated or damaged: at byte %zu %s has %" PRIu64
+                       " elements, the file has only %" PRIu64 " bytes left; " AQ_GGUF_AGAIN,
                        p->s->file, at, in, kv->n, left_in_file(p));
     if (kv->elem != AQ_KV_STR) {
         if (aq_cur_skip(&p->c, kv->n * elem_min) < 0)
@@ -136,13 +138,17 @@ static int get_kv(parser *p, uint32_t i, aq_kv *kv)
     if (rc)
         return rc;
     if (!kv->key.n)
-        return aq_fail(p->err, AQ_E_FORMAT, "%s, byte %zu: key %u has no name; the file is damaged, " AGAIN, p->s->file, p->c.off, i);
+        return aq_fail(p->err, AQ_E_FORMAT,
+                       "%s, byte %zu: key %u has no name; the file is damaged, " AQ_GGUF_AGAIN,
+                       p->s->file, p->c.off, i);
     snprintf(in, sizeof in, "the value of '%s'", aq_str_show(kv->key, p->show));
     if (aq_cur_get_u32(&p->c, &kv->kind) < 0)
         return ended(p, in);
     if (kv->kind >= AQ_LEN(kind_bytes))
-        return aq_fail(p->err, AQ_E_FORMAT, "%s, byte %zu: %s is of unknown kind %u; the file is damaged, " AGAIN, p->s->file, p->c.off - 4,
-                       in, kv->kind);
+        return aq_fail(
+            p->err, AQ_E_FORMAT,
+            "%s, byte %zu: %s is of unknown kind %u; the file is damaged, " AQ_GGUF_AGAIN,
+            p->s->file, p->c.off - 4, in, kv->kind);
     if (kv->kind == AQ_KV_ARR)
         return get_array(p, kv, in);
     kv->n = 1;
@@ -168,12 +174,16 @@ static int get_tensor(parser *p, uint32_t i, aq_tensor *t)
     const char *file = p->s->file;
     snprintf(in, sizeof in, "tensor '%s'", aq_str_show(t->name, p->show));
     if (!t->name.n)
-        return aq_fail(p->err, AQ_E_FORMAT, "%s, byte %zu: tensor %u has no name; the file is damaged, " AGAIN, file, p->c.off, i);
+        return aq_fail(p->err, AQ_E_FORMAT,
+                       "%s, byte %zu: tensor %u has no name; the file is damaged, " AQ_GGUF_AGAIN,
+                       file, p->c.off, i);
     if (aq_cur_get_u32(&p->c, &t->n_dims) < 0)
         return ended(p, in);
     if (t->n_dims < 1 || t->n_dims > AQ_GGUF_DIMS_MAX)
-        return aq_fail(p->err, AQ_E_FORMAT, "%s, byte %zu: %s has %u dimensions, 1 to %u are possible; the file is damaged, " AGAIN, file,
-                       p->c.off - 4, in, t->n_dims, AQ_GGUF_DIMS_MAX);
+        return aq_fail(p->err, AQ_E_FORMAT,
+                       "%s, byte %zu: %s has %u dimensions, 1 to %u are possible; the file is "
+                       "damaged, " AQ_GGUF_AGAIN,
+                       file, p->c.off - 4, in, t->n_dims, AQ_GGUF_DIMS_MAX);
     uint64_t n_vals = 1;
     for (uint32_t d = 0; d < AQ_GGUF_DIMS_MAX; d++) {
         t->ne[d] = 1;
@@ -181,8 +191,11 @@ static int get_tensor(parser *p, uint32_t i, aq_tensor *t)
             continue;
         if (aq_cur_get_u64(&p->c, &t->ne[d]) < 0)
             return ended(p, in);
-        if (t->ne[d] < 1 || t->ne[d] > AQ_GGUF_DIM_MAX || __builtin_mul_overflow(n_vals, t->ne[d], &n_vals))
-            return aq_fail(p->err, AQ_E_FORMAT, "%s, byte %zu: dimension %u of %s is %" PRIu64 ", which cannot be; the file is damaged, " AGAIN,
+        if (t->ne[d] < 1 || t->ne[d] > AQ_GGUF_DIM_MAX ||
+            __builtin_mul_overflow(n_vals, t->ne[d], &n_vals))
+            return aq_fail(p->err, AQ_E_FORMAT,
+                           "%s, byte %zu: dimension %u of %s is %" PRIu64
+                           ", which cannot be; the file is damaged, " AQ_GGUF_AGAIN,
                            file, p->c.off - 8, d, in, t->ne[d]);
     }
     uint32_t type;
@@ -190,14 +203,22 @@ static int get_tensor(parser *p, uint32_t i, aq_tensor *t)
         return ended(p, in);
     t->type = aq_type_get(type);
     if (!t->type)
-        return aq_fail(p->err, AQ_E_UNSUPPORTED, "%s, byte %zu: %s is stored in type %u, which this version has never heard of", file,
-                       p->c.off - 12, in, type);
+        return aq_fail(
+            p->err, AQ_E_UNSUPPORTED,
+            "%s, byte %zu: %s is stored in type %u, which this version has never heard of", file,
+            p->c.off - 12, in, type);
     if (t->ne[0] % t->type->block_vals)
-        return aq_fail(p->err, AQ_E_FORMAT,
-                       "%s: %s has rows of %" PRIu64 " values, type %s needs a multiple of %u; the file is damaged or was converted wrongly",
-                       file, in, t->ne[0], t->type->name, t->type->block_vals);
-    if (__builtin_mul_overflow(n_vals / t->type->block_vals, (uint64_t)t->type->block_bytes, &t->bytes))
-        return aq_fail(p->err, AQ_E_FORMAT, "%s: %s would take more bytes than can be counted; the file is damaged, " AGAIN, file, in);
+        return aq_fail(
+            p->err, AQ_E_FORMAT,
+            "%s: %s has rows of %" PRIu64
+            " values, type %s needs a multiple of %u; the file is damaged or was converted wrongly",
+            file, in, t->ne[0], t->type->name, t->type->block_vals);
+    if (__builtin_mul_overflow(n_vals / t->type->block_vals, (uint64_t)t->type->block_bytes,
+                               &t->bytes))
+        return aq_fail(
+            p->err, AQ_E_FORMAT,
+            "%s: %s would take more bytes than can be counted; the file is damaged, " AQ_GGUF_AGAIN,
+            file, in);
     return 0;
 }
 
@@ -208,37 +229,51 @@ static int get_start(parser *p, uint64_t *ret_n_tensor, uint64_t *ret_n_kv)
     const uint8_t *magic;
     uint32_t v;
     if (!p->s->file_bytes)
-        return aq_fail(p->err, AQ_E_FORMAT, "%s is empty; " AGAIN, file);
+        return aq_fail(p->err, AQ_E_FORMAT, "%s is empty; " AQ_GGUF_AGAIN, file);
     if (p->s->file_bytes < 4 || aq_cur_get_bytes(&p->c, 4, &magic) < 0)
-        return p->s->file_bytes < 4 ? aq_fail(p->err, AQ_E_FORMAT, "%s is no GGUF file: it has only %" PRIu64 " bytes", file, p->s->file_bytes)
+        return p->s->file_bytes < 4 ? aq_fail(p->err, AQ_E_FORMAT,
+                                              "%s is no GGUF file: it has only %" PRIu64 " bytes",
+                                              file, p->s->file_bytes)
                                     : ended(p, "the magic");
     if (!memcmp(magic, "FUGG", 4))
-        return aq_fail(p->err, AQ_E_UNSUPPORTED, "%s is a GGUF file in big-endian byte order; only little-endian files are read", file);
+        return aq_fail(
+            p->err, AQ_E_UNSUPPORTED,
+            "%s is a GGUF file in big-endian byte order; only little-endian files are read", file);
     if (memcmp(magic, "GGUF", 4))
-        return aq_fail(p->err, AQ_E_FORMAT, "%s is no GGUF file: it begins with %02x %02x %02x %02x instead of \"GGUF\"; choose a model in GGUF format",
+        return aq_fail(p->err, AQ_E_FORMAT,
+                       "%s is no GGUF file: it begins with %02x %02x %02x %02x instead of "
+                       "\"GGUF\"; choose a model in GGUF format",
                        file, magic[0], magic[1], magic[2], magic[3]);
     if (aq_cur_get_u32(&p->c, &v) < 0)
         return ended(p, "the version");
     if (v && !(v & 0xffff))
-        return aq_fail(p->err, AQ_E_UNSUPPORTED, "%s is a GGUF file in big-endian byte order (version %u); only little-endian files are read",
+        return aq_fail(p->err, AQ_E_UNSUPPORTED,
+                       "%s is a GGUF file in big-endian byte order (version %u); only "
+                       "little-endian files are read",
                        file, __builtin_bswap32(v));
     if (v != 3)
-        return aq_fail(p->err, AQ_E_UNSUPPORTED, "%s is a GGUF file of version %u; only version 3 is read: convert it again with a current converter",
+        return aq_fail(p->err, AQ_E_UNSUPPORTED,
+                       "%s is a GGUF file of version %u; only version 3 is read: convert it again "
+                       "with a current converter",
                        file, v);
     if (aq_cur_get_u64(&p->c, ret_n_tensor) < 0 || aq_cur_get_u64(&p->c, ret_n_kv) < 0)
         return ended(p, "the counts");
     if (*ret_n_tensor > AQ_GGUF_TENSORS_MAX)
-        return aq_fail(p->err, AQ_E_LIMIT, "%s claims to hold %" PRIu64 " tensors, the limit is %u; the file is damaged, " AGAIN, file,
-                       *ret_n_tensor, AQ_GGUF_TENSORS_MAX);
+        return aq_fail(p->err, AQ_E_LIMIT,
+                       "%s claims to hold %" PRIu64
+                       " tensors, the limit is %u; the file is damaged, " AQ_GGUF_AGAIN,
+                       file, *ret_n_tensor, AQ_GGUF_TENSORS_MAX);
     if (*ret_n_kv > AQ_GGUF_KEYS_MAX)
-        return aq_fail(p->err, AQ_E_LIMIT, "%s claims to hold %" PRIu64 " keys, the limit is %u; the file is damaged, " AGAIN, file, *ret_n_kv,
-                       AQ_GGUF_KEYS_MAX);
+        return aq_fail(p->err, AQ_E_LIMIT,
+                       "%s claims to hold %" PRIu64
+                       " keys, the limit is %u; the file is damaged, " AQ_GGUF_AGAIN,
+                       file, *ret_n_kv, AQ_GGUF_KEYS_MAX);
     return 0;
 }
 
-static int kv_cmp(const void *a, const void *b)
+int aq_kv_cmp(const void *a, const void *b)
 {
-    return str_cmp(((const aq_kv *)a)->key, ((const aq_kv *)b)->key);
+    return aq_str_cmp(((const aq_kv *)a)->key, ((const aq_kv *)b)->key);
 }
 
 /** The alignment of this shard's weights; 32 when not said. */
@@ -246,13 +281,17 @@ static int alignment(parser *p, uint32_t *ret)
 {
     static const char key[] = "general.alignment";
     aq_kv want = {.key = {key, sizeof key - 1}};
-    const aq_kv *kv = p->s->n_kv ? bsearch(&want, p->s->kv, p->s->n_kv, sizeof *kv, kv_cmp) : NULL;
+    const aq_kv *kv =
+        p->s->n_kv ? bsearch(&want, p->s->kv, p->s->n_kv, sizeof *kv, aq_kv_cmp) : NULL;
     uint32_t a = 32;
     if (kv) {
         aq_cur c = {p->s->head, p->s->head_bytes, kv->off};
-        if (kv->kind != AQ_KV_U32 || aq_cur_get_u32(&c, &a) < 0 || !a || a & (a - 1) || a > AQ_GGUF_ALIGN_MAX)
-            return aq_fail(p->err, AQ_E_FORMAT, "%s: %s is no power of two up to %u; the file is damaged, " AGAIN, p->s->file, key,
-                           AQ_GGUF_ALIGN_MAX);
+        if (kv->kind != AQ_KV_U32 || aq_cur_get_u32(&c, &a) < 0 || !a || a & (a - 1) ||
+            a > AQ_GGUF_ALIGN_MAX)
+            return aq_fail(
+                p->err, AQ_E_FORMAT,
+                "%s: %s is no power of two up to %u; the file is damaged, " AQ_GGUF_AGAIN,
+                p->s->file, key, AQ_GGUF_ALIGN_MAX);
     }
     *ret = a;
     return 0;
@@ -262,7 +301,7 @@ static int alignment(parser *p, uint32_t *ret)
 static int place_tensors(parser *p)
 {
     aq_shard *s = p->s;
-    uint32_t align;
+    uint32_t align = 0;
     int rc = alignment(p, &align);
     if (rc)
         return rc;
@@ -272,18 +311,24 @@ static int place_tensors(parser *p)
         aq_tensor *t = &s->tensor[i];
         const char *name = aq_str_show(t->name, p->show);
         if (t->off % align)
-            return aq_fail(p->err, AQ_E_FORMAT, "%s: tensor '%s' lies at offset %" PRIu64 ", which is no multiple of the alignment %u; the file is damaged, " AGAIN,
-                           s->file, name, t->off, align);
+            return aq_fail(
+                p->err, AQ_E_FORMAT,
+                "%s: tensor '%s' lies at offset %" PRIu64
+                ", which is no multiple of the alignment %u; the file is damaged, " AQ_GGUF_AGAIN,
+                s->file, name, t->off, align);
         if (t->off > room || t->bytes > room - t->off)
             return aq_fail(p->err, AQ_E_FORMAT,
-                           "%s is truncated or damaged: tensor '%s' takes %" PRIu64 " bytes from offset %" PRIu64 ", the file has %" PRIu64
-                           " bytes of weights; " AGAIN,
+                           "%s is truncated or damaged: tensor '%s' takes %" PRIu64
+                           " bytes from offset %" PRIu64 ", the file has %" PRIu64
+                           " bytes of weights; " AQ_GGUF_AGAIN,
                            s->file, name, t->bytes, t->off, room);
         t->off += s->data_off;
         sum += t->bytes; /* each is at most file_bytes, and there are at most 65,536 */
     }
     if (sum > room)
-        return aq_fail(p->err, AQ_E_FORMAT, "%s: its tensors overlap (%" PRIu64 " bytes of tensors in %" PRIu64 " bytes of weights); the file is damaged, " AGAIN,
+        return aq_fail(p->err, AQ_E_FORMAT,
+                       "%s: its tensors overlap (%" PRIu64 " bytes of tensors in %" PRIu64
+                       " bytes of weights); the file is damaged, " AQ_GGUF_AGAIN,
                        s->file, sum, room);
     return 0;
 }
@@ -300,7 +345,9 @@ static int parse(aq_shard *s, const uint8_t *head, size_t n, bool fill, aq_err *
         s->kv = calloc(n_kv + 1, sizeof *s->kv);
         s->tensor = calloc(n_tensor + 1, sizeof *s->tensor);
         if (!s->kv || !s->tensor)
-            return aq_fail(err, AQ_E_NOMEM, "%s: no memory for its %" PRIu64 " keys and %" PRIu64 " tensors", s->file, n_kv, n_tensor);
+            return aq_fail(err, AQ_E_NOMEM,
+                           "%s: no memory for its %" PRIu64 " keys and %" PRIu64 " tensors",
+                           s->file, n_kv, n_tensor);
         s->n_kv = (uint32_t)n_kv;
         s->n_tensor = (uint32_t)n_tensor;
     }
@@ -321,11 +368,12 @@ static int parse(aq_shard *s, const uint8_t *head, size_t n, bool fill, aq_err *
     s->head_bytes = p.c.off;
     if (!fill)
         return 0;
-    qsort(s->kv, s->n_kv, sizeof *s->kv, kv_cmp);
+    qsort(s->kv, s->n_kv, sizeof *s->kv, aq_kv_cmp);
     for (uint32_t i = 1; i < s->n_kv; i++)
-        if (!str_cmp(s->kv[i - 1].key, s->kv[i].key))
-            return aq_fail(err, AQ_E_FORMAT, "%s holds the key '%s' twice; the file is damaged, " AGAIN, s->file,
-                           aq_str_show(s->kv[i].key, p.show));
+        if (!aq_str_cmp(s->kv[i - 1].key, s->kv[i].key))
+            return aq_fail(err, AQ_E_FORMAT,
+                           "%s holds the key '%s' twice; the file is damaged, " AQ_GGUF_AGAIN,
+                           s->file, aq_str_show(s->kv[i].key, p.show));
     return place_tensors(&p);
 }
 
@@ -337,33 +385,40 @@ static int read_more(aq_shard *s, size_t *n, size_t want, aq_err *err)
         return aq_fail(err, AQ_E_NOMEM, "%s: no memory for a header of %zu bytes", s->file, want);
     s->head = b;
     while (*n < want) {
-        ssize_t r = aq_failpoint("gguf-read") ? (errno = EIO, -1) : pread(s->fd, s->head + *n, want - *n, (off_t)*n);
+        ssize_t r = aq_failpoint("gguf-read") ? (errno = EIO, -1)
+                                              : pread(s->fd, s->head + *n, want - *n, (off_t)*n);
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
             return aq_fail_errno(err, errno, "cannot read %s at byte %zu", s->path, *n);
         if (!r)
-            return aq_fail(err, AQ_E_IO, "%s was cut short while it was being opened: it ends at byte %zu now, it had %" PRIu64 "; " AGAIN,
+            return aq_fail(err, AQ_E_IO,
+                           "%s was cut short while it was being opened: it ends at byte %zu now, "
+                           "it had %" PRIu64 "; " AQ_GGUF_AGAIN,
                            s->file, *n, s->file_bytes);
         *n += (size_t)r;
     }
     return 0;
 }
 
-static int shard_open(aq_shard *s, const char *path, aq_err *err)
+int aq_shard_open(aq_shard *s, const char *path, aq_err *err)
 {
     s->path = strdup(path);
     if (!s->path)
         return aq_fail(err, AQ_E_NOMEM, "no memory to open a file");
     const char *slash = strrchr(s->path, '/');
     s->file = slash && slash[1] ? slash + 1 : s->path;
-    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* NONBLOCK: a FIFO must not hang */
+    s->fd = open(path,
+                 O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* NONBLOCK: a FIFO must not hang */
     struct stat st;
     if (s->fd < 0 || fstat(s->fd, &st) < 0)
-        return aq_fail_errno(err, errno, "cannot open %s", path);
+        return aq_fail_errno(err, errno,
+                             "cannot open %s (check its name, and that you may read it)", path);
     if (!S_ISREG(st.st_mode))
-        return aq_fail(err, AQ_E_IO, "%s is %s, not a file; choose a GGUF file", path, S_ISDIR(st.st_mode) ? "a folder" : "something special");
+        return aq_fail(err, AQ_E_IO, "%s is %s, not a file; choose a GGUF file", path,
+                       S_ISDIR(st.st_mode) ? "a folder" : "something special");
     s->file_bytes = (uint64_t)st.st_size;
+    s->written = st.st_mtim;
     size_t n = 0, want = AQ_MIN(s->file_bytes, HEAD_FIRST_BYTES);
     int rc;
     do {
@@ -371,243 +426,34 @@ static int shard_open(aq_shard *s, const char *path, aq_err *err)
             return rc;
         rc = parse(s, s->head, n, false, err);
         if (rc == NEED_MORE && n >= AQ_GGUF_HEADER_MAX)
-            return aq_fail(err, AQ_E_LIMIT, "%s has a header of more than %llu bytes; the file is damaged, " AGAIN, s->file,
-                           AQ_GGUF_HEADER_MAX);
+            return aq_fail(
+                err, AQ_E_LIMIT,
+                "%s has a header of more than %llu bytes; the file is damaged, " AQ_GGUF_AGAIN,
+                s->file, AQ_GGUF_HEADER_MAX);
         want = (size_t)AQ_MIN(AQ_MIN(s->file_bytes, AQ_GGUF_HEADER_MAX), (uint64_t)n * 2);
     } while (rc == NEED_MORE);
     if (rc < 0)
         return rc;
     uint8_t *fit = realloc(s->head, s->head_bytes); /* what was read of the weights goes */
     if (!fit)
-        return aq_fail(err, AQ_E_NOMEM, "%s: no memory for a header of %zu bytes", s->file, s->head_bytes);
+        return aq_fail(err, AQ_E_NOMEM, "%s: no memory for a header of %zu bytes", s->file,
+                       s->head_bytes);
     s->head = fit;
     return parse(s, s->head, s->head_bytes, true, err);
 }
 
-/* ---- shards ---------------------------------------------------------------------------------------------------------- */
-
-static void shard_clear(aq_shard *s)
+int aq_shard_from_head(aq_shard *s, const aq_head_view *v, aq_err *err)
 {
-    aq_fd_close_p(&s->fd);
-    free(s->path);
-    free(s->head);
-    free(s->kv);
-    free(s->tensor);
-}
-
-aq_gguf *aq_gguf_hold(aq_gguf *g)
-{
-    atomic_fetch_add(&g->holders, 1);
-    return g;
-}
-
-void aq_gguf_free(aq_gguf *g)
-{
-    if (!g || atomic_fetch_sub(&g->holders, 1) > 1)
-        return;
-    for (uint32_t i = 0; i < g->n_shard; i++)
-        shard_clear(&g->shard[i]);
-    free(g->shard);
-    free(g->tensor);
-    free(g->by_name);
-    free(g);
-}
-
-static aq_gguf *gguf_new(uint32_t n_shard)
-{
-    aq_gguf *g = calloc(1, sizeof *g);
-    if (!g)
-        return NULL;
-    atomic_init(&g->holders, 1);
-    g->shard = calloc(n_shard, sizeof *g->shard);
-    if (!g->shard) {
-        free(g);
-        return NULL;
-    }
-    g->n_shard = n_shard;
-    for (uint32_t i = 0; i < n_shard; i++)
-        g->shard[i].fd = -1;
-    return g;
-}
-
-static int name_cmp(const void *a, const void *b, void *tensor)
-{
-    const aq_tensor *t = tensor;
-    return str_cmp(t[*(const uint32_t *)a].name, t[*(const uint32_t *)b].name);
-}
-
-/** All shards are parsed: one tensor table, sorted names, no name twice. */
-static int join(aq_gguf *g, aq_err *err)
-{
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < g->n_shard; i++)
-        n += g->shard[i].n_tensor;
-    if (n > AQ_GGUF_TENSORS_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "the shards of %s hold %" PRIu64 " tensors, the limit is %u", g->shard[0].file, n, AQ_GGUF_TENSORS_MAX);
-    g->tensor = calloc(n + 1, sizeof *g->tensor);
-    g->by_name = calloc(n + 1, sizeof *g->by_name);
-    if (!g->tensor || !g->by_name)
-        return aq_fail(err, AQ_E_NOMEM, "%s: no memory for its %" PRIu64 " tensors", g->shard[0].file, n);
-    for (uint32_t i = 0; i < g->n_shard; i++) {
-        aq_shard *s = &g->shard[i];
-        g->file_bytes += s->file_bytes;
-        for (uint32_t j = 0; j < s->n_tensor; j++) {
-            g->by_name[g->n_tensor] = g->n_tensor;
-            g->tensor[g->n_tensor] = s->tensor[j];
-            g->tensor[g->n_tensor++].shard = i;
-        }
-        free(AQ_STEAL(s->tensor));
-    }
-    qsort_r(g->by_name, g->n_tensor, sizeof *g->by_name, name_cmp, g->tensor);
-    for (uint32_t i = 1; i < g->n_tensor; i++) {
-        const aq_tensor *a = &g->tensor[g->by_name[i - 1]], *b = &g->tensor[g->by_name[i]];
-        char show[AQ_SHOW_BYTES];
-        if (!str_cmp(a->name, b->name))
-            return aq_fail(err, AQ_E_FORMAT, "%s holds the tensor '%s' twice (%s); the file is damaged, " AGAIN, g->shard[b->shard].file,
-                           aq_str_show(b->name, show), a->shard == b->shard ? "in one file" : "in two of its parts");
-    }
-    return 0;
-}
-
-/** split.* of a shard that is known to belong to n_shard (1 = not split) at place no. */
-static int check_split(const aq_gguf *g, uint32_t i, uint32_t *ret_no, uint32_t *ret_count, aq_err *err)
-{
-    aq_gguf one = {.n_shard = 1, .shard = &g->shard[i]}; /* look-ups read the first shard */
-    uint32_t no = 0, count = 1;
-    int rc;
-    if ((rc = aq_gguf_u32(&one, "split.no", &no, err)) < 0 || (rc = aq_gguf_u32(&one, "split.count", &count, err)) < 0)
-        return rc;
-    count = AQ_MAX(count, 1u);
-    if (count > AQ_GGUF_SHARDS_MAX || no >= count)
-        return aq_fail(err, AQ_E_FORMAT, "%s says that it is part %u of %u, which cannot be (at most %u parts); the file is damaged, " AGAIN,
-                       g->shard[i].file, no + 1, count, AQ_GGUF_SHARDS_MAX);
-    *ret_no = no;
-    *ret_count = count;
-    return 0;
-}
-
-static int check_total(const aq_gguf *g, aq_err *err)
-{
-    uint32_t total;
-    int rc = aq_gguf_u32(g, "split.tensors.count", &total, err);
-    if (rc == 1 && total != g->n_tensor)
-        return aq_fail(err, AQ_E_FORMAT, "the parts of %s hold %u tensors, %u were announced; the parts do not belong together", g->shard[0].file,
-                       g->n_tensor, total);
-    return rc < 0 ? rc : 0;
-}
-
-#define SPLIT_TAIL "-00001-of-00002.gguf"
-
-/** path of part no of count, given the path of any part. */
-static int shard_path(const char *path, uint32_t no, uint32_t count, char **ret, aq_err *err)
-{
-    size_t n = strlen(path), tail = sizeof SPLIT_TAIL - 1;
-    char *p = malloc(n + 1);
-    if (!p)
-        return aq_fail(err, AQ_E_NOMEM, "no memory to open the parts of %s", path);
-    memcpy(p, path, n + 1);
-    snprintf(p + n - tail, tail + 1, "-%05u-of-%05u.gguf", no + 1, count);
-    *ret = p;
-    return 0;
-}
-
-static bool has_split_name(const char *path, uint32_t no, uint32_t count)
-{
-    char want[32];
-    size_t n = strlen(path), tail = sizeof SPLIT_TAIL - 1;
-    snprintf(want, sizeof want, "-%05u-of-%05u.gguf", no + 1, count);
-    return n > tail && !strcmp(path + n - tail, want);
-}
-
-int aq_gguf_open(const char *path, aq_gguf **ret, aq_err *err)
-{
-    AQ_AUTO(aq_gguf_free) aq_gguf *g = gguf_new(1);
-    if (!g)
-        return aq_fail(err, AQ_E_NOMEM, "no memory to open %s", path);
-    uint32_t no, count;
-    int rc;
-    if ((rc = shard_open(&g->shard[0], path, err)) < 0 || (rc = check_split(g, 0, &no, &count, err)) < 0)
-        return rc;
-    if (count > 1) {
-        if (!has_split_name(path, no, count))
-            return aq_fail(err, AQ_E_FORMAT, "%s is part %u of %u, so its name must end in -%05u-of-%05u.gguf for the other parts to be found; give it its own name back",
-                           g->shard[0].file, no + 1, count, no + 1, count);
-        AQ_AUTO(aq_gguf_free) aq_gguf *all = gguf_new(count);
-        if (!all)
-            return aq_fail(err, AQ_E_NOMEM, "no memory to open the %u parts of %s", count, path);
-        all->shard[no] = g->shard[0];
-        memset(&g->shard[0], 0, sizeof g->shard[0]);
-        g->shard[0].fd = -1;
-        for (uint32_t i = 0; i < count; i++) {
-            AQ_AUTOFREE char *p = NULL;
-            uint32_t no_i, count_i;
-            if (i == no)
-                continue;
-            if ((rc = shard_path(path, i, count, &p, err)) < 0)
-                return rc;
-            if ((rc = shard_open(&all->shard[i], p, err)) < 0)
-                return aq_err_prefix(err, rc, "part %u of %u is missing or unreadable", i + 1, count);
-            if ((rc = check_split(all, i, &no_i, &count_i, err)) < 0)
-                return rc;
-            if (no_i != i || count_i != count)
-                return aq_fail(err, AQ_E_FORMAT, "%s says that it is part %u of %u, its name and the other parts say %u of %u; get the parts again",
-                               all->shard[i].file, no_i + 1, count_i, i + 1, count);
-        }
-        aq_gguf_free(g);
-        g = AQ_STEAL(all);
-    }
-    if ((rc = join(g, err)) < 0 || (rc = check_total(g, err)) < 0)
-        return rc;
-    *ret = AQ_STEAL(g);
-    return 0;
-}
-
-int aq_gguf_from_heads(const aq_head_view *v, uint32_t n, aq_gguf **ret, aq_err *err)
-{
-    AQ_AUTO(aq_gguf_free) aq_gguf *g = gguf_new(AQ_MAX(n, 1u));
-    if (!g)
+    s->path = strdup("the model card");
+    s->head = malloc(v->n + 1);
+    if (!s->path || !s->head)
         return aq_fail(err, AQ_E_NOMEM, "no memory to read a model card");
-    int rc;
-    for (uint32_t i = 0; i < n; i++) {
-        aq_shard *s = &g->shard[i];
-        s->path = strdup("the model card");
-        s->head = malloc(v[i].n + 1);
-        if (!s->path || !s->head)
-            return aq_fail(err, AQ_E_NOMEM, "no memory to read a model card");
-        memcpy(s->head, v[i].head, v[i].n);
-        s->file = s->path;
-        s->file_bytes = v[i].file_bytes;
-        if ((rc = parse(s, s->head, v[i].n, true, err)) < 0)
-            return rc;
-        if (rc == NEED_MORE || s->head_bytes != v[i].n)
-            return aq_fail(err, AQ_E_FORMAT, "the model card is damaged: the header of part %u does not end where it should", i + 1);
-    }
-    if ((rc = join(g, err)) < 0 || (rc = check_total(g, err)) < 0)
-        return rc;
-    *ret = AQ_STEAL(g);
-    return 0;
-}
-
-int32_t aq_gguf_tensor(const aq_gguf *g, const char *name, size_t n)
-{
-    aq_str want = {name, (uint32_t)n};
-    uint32_t lo = 0, hi = g->n_tensor;
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-        int c = str_cmp(g->tensor[g->by_name[mid]].name, want);
-        if (!c)
-            return (int32_t)g->by_name[mid];
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return -1;
-}
-
-const aq_kv *aq_gguf_find(const aq_gguf *g, const char *key)
-{
-    const aq_shard *s = &g->shard[0];
-    aq_kv want = {.key = {key, (uint32_t)strlen(key)}};
-    return s->n_kv ? bsearch(&want, s->kv, s->n_kv, sizeof *s->kv, kv_cmp) : NULL;
+    memcpy(s->head, v->head, v->n);
+    s->file = s->path;
+    s->file_bytes = v->file_bytes;
+    int rc = parse(s, s->head, v->n, true, err);
+    if (rc == NEED_MORE || (rc == 0 && s->head_bytes != v->n))
+        return aq_fail(err, AQ_E_FORMAT,
+                       "the model card is damaged: a part's header does not end where it should");
+    return rc;
 }

@@ -9,7 +9,14 @@
 
 /* ---- storage types (ggml's numbers) ---- */
 enum {
-    AQ_T_F32 = 0, AQ_T_F16 = 1, AQ_T_Q4_1 = 3, AQ_T_Q8_0 = 8, AQ_T_Q4_K = 12, AQ_T_Q6_K = 14, AQ_T_BF16 = 30,
+    AQ_T_F32 = 0,
+    AQ_T_F16 = 1,
+    AQ_T_Q4_1 = 3,
+    AQ_T_Q8_0 = 8,
+    AQ_T_Q4_K = 12,
+    AQ_T_Q5_K = 13,
+    AQ_T_Q6_K = 14,
+    AQ_T_BF16 = 30,
 };
 typedef struct aq_type {
     uint32_t id;
@@ -31,11 +38,26 @@ typedef struct aq_tensor {
     aq_str name;
     const aq_type *type;
     uint32_t n_dims, shard;
-    uint64_t ne[4];      /* ne[0] fastest: a matrix of `ne[1]` rows of `ne[0]` values; experts: ne[2] such matrices */
+    uint64_t ne
+        [4]; /* ne[0] fastest: a matrix of `ne[1]` rows of `ne[0]` values; experts: ne[2] such matrices */
     uint64_t off, bytes; /* from the start of the shard's file */
 } aq_tensor;
 typedef struct aq_gguf aq_gguf;
-enum { AQ_KV_U8, AQ_KV_I8, AQ_KV_U16, AQ_KV_I16, AQ_KV_U32, AQ_KV_I32, AQ_KV_FLOAT, AQ_KV_BOOL, AQ_KV_STR, AQ_KV_ARR, AQ_KV_U64, AQ_KV_I64, AQ_KV_DOUBLE };
+enum {
+    AQ_KV_U8,
+    AQ_KV_I8,
+    AQ_KV_U16,
+    AQ_KV_I16,
+    AQ_KV_U32,
+    AQ_KV_I32,
+    AQ_KV_FLOAT,
+    AQ_KV_BOOL,
+    AQ_KV_STR,
+    AQ_KV_ARR,
+    AQ_KV_U64,
+    AQ_KV_I64,
+    AQ_KV_DOUBLE
+};
 /* Look-ups: 1 found and of that kind (integers convert when they fit), 0 absent, -AQ_E_FORMAT another kind or out of range. */
 int aq_gguf_u32(const aq_gguf *, const char *key, uint32_t *ret, aq_err *) AQ_MUST;
 int aq_gguf_f32(const aq_gguf *, const char *key, float *ret, aq_err *) AQ_MUST;
@@ -44,22 +66,56 @@ int aq_gguf_str(const aq_gguf *, const char *key, aq_str *ret, aq_err *) AQ_MUST
 /** Scalar or array of exactly n: ret[n]. */
 int aq_gguf_u32s(const aq_gguf *, const char *key, uint32_t *ret, uint32_t n, aq_err *) AQ_MUST;
 /** Arrays by view: element count, and the elements one by one through a cursor. */
-int aq_gguf_arr(const aq_gguf *, const char *key, uint32_t *ret_kind, uint64_t *ret_n, aq_cur *ret, aq_err *) AQ_MUST;
+int aq_gguf_arr(const aq_gguf *, const char *key, uint32_t *ret_kind, uint64_t *ret_n, aq_cur *ret,
+                aq_err *) AQ_MUST;
 
 /* ---- descriptors ---- */
 enum { AQ_MIX_ATTN = 1, AQ_MIX_LATENT, AQ_MIX_DELTA };
 enum { AQ_FFN_DENSE = 1, AQ_FFN_MOE };
-enum { AQ_ROPE_NONE, AQ_ROPE_NORM, AQ_ROPE_NEOX }; /* NORM pairs (2i, 2i+1), NEOX pairs (i, i + n_rot/2) */
+enum {
+    AQ_ROPE_NONE,
+    AQ_ROPE_NORM,
+    AQ_ROPE_NEOX
+}; /* NORM pairs (2i, 2i+1), NEOX pairs (i, i + n_rot/2) */
 enum { AQ_GATE_SOFTMAX = 1, AQ_GATE_SIGMOID };
 
 /* Tensors of a layer by role; value = index in the tensor table, -1 = absent. */
 enum {
-    AQ_W_ATTN_NORM, AQ_W_Q, AQ_W_K, AQ_W_V, AQ_W_O, AQ_W_Q_BIAS, AQ_W_K_BIAS, AQ_W_V_BIAS, AQ_W_Q_NORM, AQ_W_K_NORM,
-    AQ_W_QKV, AQ_W_GATE_Z, AQ_W_ALPHA, AQ_W_BETA, AQ_W_CONV, AQ_W_DT_BIAS, AQ_W_A, AQ_W_SSM_NORM, AQ_W_SSM_OUT,
-    AQ_W_FFN_NORM, AQ_W_FFN_GATE, AQ_W_FFN_UP, AQ_W_FFN_DOWN,
-    AQ_W_ROUTER, AQ_W_EXP_GATE, AQ_W_EXP_UP, AQ_W_EXP_DOWN,
-    AQ_W_SH_GATE, AQ_W_SH_UP, AQ_W_SH_DOWN, AQ_W_SH_ROUTER,
-    AQ_W_EH_PROJ, AQ_W_E_NORM, AQ_W_H_NORM, AQ_W_SH_HEAD_NORM,
+    AQ_W_ATTN_NORM,
+    AQ_W_Q,
+    AQ_W_K,
+    AQ_W_V,
+    AQ_W_O,
+    AQ_W_Q_BIAS,
+    AQ_W_K_BIAS,
+    AQ_W_V_BIAS,
+    AQ_W_Q_NORM,
+    AQ_W_K_NORM,
+    AQ_W_QKV,
+    AQ_W_GATE_Z,
+    AQ_W_ALPHA,
+    AQ_W_BETA,
+    AQ_W_CONV,
+    AQ_W_DT_BIAS,
+    AQ_W_A,
+    AQ_W_SSM_NORM,
+    AQ_W_SSM_OUT,
+    AQ_W_FFN_NORM,
+    AQ_W_FFN_GATE,
+    AQ_W_FFN_UP,
+    AQ_W_FFN_DOWN,
+    AQ_W_ROUTER,
+    AQ_W_EXP_GATE,
+    AQ_W_EXP_UP,
+    AQ_W_EXP_DOWN,
+    AQ_W_SH_GATE,
+    AQ_W_SH_UP,
+    AQ_W_SH_DOWN,
+    AQ_W_SH_ROUTER,
+    AQ_W_EH_PROJ,
+    AQ_W_E_NORM,
+    AQ_W_H_NORM,
+    AQ_W_SH_HEAD_NORM,
     AQ_W_N
 };
 typedef struct aq_layer {
@@ -67,8 +123,8 @@ typedef struct aq_layer {
     int32_t w[AQ_W_N];
     /* attention */
     uint32_t n_head, n_kv, d_k, d_v;
-    uint8_t rope, gated;        /* gated: AQ_W_Q emits per head [q | gate], output × σ(gate) */
-    uint32_t n_rot, window;     /* window 0 = full */
+    uint8_t rope, gated;    /* gated: AQ_W_Q emits per head [q | gate], output × σ(gate) */
+    uint32_t n_rot, window; /* window 0 = full */
     float rope_base, score_scale;
     /* gated delta net: d × d state per v head; v head h uses k head h mod n_kh */
     uint32_t n_kh, n_vh, d_state, conv_k;
@@ -80,25 +136,29 @@ typedef struct aq_layer {
 
 struct aq_model {
     aq_model_info info;
-    aq_arena *arena;         /* everything below that is not the gguf's */
+    aq_arena *arena; /* everything below that is not the gguf's */
     aq_gguf *gguf;
     const aq_tensor *tensor; /* [n_tensor] */
     uint32_t n_tensor;
-    aq_layer *layer;         /* [info.n_layer + info.n_draft], the draft layers last */
-    int32_t w_embd, w_out_norm, w_out; /* w_out == w_embd when tied; -1 when opened for the vocabulary only */
-    int32_t w_rope_freqs;    /* divisors of the rope frequencies, or -1 */
-    float eps;               /* of every RMS norm */
-    struct aq_vocab *vocab;  /* NULL when refused */
-    struct aq_tmpl *tmpl;    /* NULL when absent or refused */
+    aq_layer *layer; /* [info.n_layer + info.n_draft], the draft layers last */
+    int32_t w_embd, w_out_norm,
+        w_out;              /* w_out == w_embd when tied; -1 when opened for the vocabulary only */
+    int32_t w_rope_freqs;   /* divisors of the rope frequencies, or -1 */
+    float eps;              /* of every RMS norm */
+    struct aq_vocab *vocab; /* NULL when refused */
+    struct aq_tmpl *tmpl;   /* NULL when absent or refused */
 };
 
 typedef struct aq_arch {
     const char *name;
-    int (*fill)(aq_model *, aq_err *); /* hyperparameters → descriptors; binds tensors and checks their shapes */
+    int (*fill)(
+        aq_model *,
+        aq_err *); /* hyperparameters → descriptors; binds tensors and checks their shapes */
 } aq_arch;
 extern const aq_arch *const aq_archs[]; /* NULL-terminated */
 
 /* What arch-*.c use: bind a tensor by name and demand its shape (0 = any): FORMAT names tensor, shape found and shape wanted. */
-int aq_bind(const aq_model *, const char *name, bool required, uint64_t ne0, uint64_t ne1, uint64_t ne2, int32_t *ret, aq_err *) AQ_MUST;
+int aq_bind(const aq_model *, const char *name, bool required, uint64_t ne0, uint64_t ne1,
+            uint64_t ne2, int32_t *ret, aq_err *) AQ_MUST;
 
 #endif

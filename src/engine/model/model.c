@@ -48,8 +48,9 @@ static int find_arch(const aq_model *m, const aq_arch **ret, aq_err *err)
     }
     char show[AQ_SHOW_BYTES];
     aq_str name = {m->info.arch, (uint32_t)strlen(m->info.arch)};
-    return aq_fail(err, AQ_E_UNSUPPORTED, "%s is of architecture '%s', which this version does not run; it runs %s", file_of(m),
-                   aq_str_show(name, show), known);
+    return aq_fail(err, AQ_E_UNSUPPORTED,
+                   "%s is of architecture '%s', which this version does not run; it runs %s",
+                   file_of(m), aq_str_show(name, show), known);
 }
 
 static int check_types(const aq_model *m, aq_err *err)
@@ -64,8 +65,11 @@ static int check_types(const aq_model *m, aq_err *err)
             if (k && k->dequant)
                 list_add(known, sizeof known, k->name);
         }
-        return aq_fail(err, AQ_E_UNSUPPORTED, "%s: tensor '%s' is stored as %s, which this version does not compute with; it reads %s: choose another quantisation of the model",
-                       m->gguf->shard[t->shard].file, aq_str_show(t->name, show), t->type->name, known);
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "%s: tensor '%s' is stored as %s, which this version does not compute with; "
+                       "it reads %s: choose another quantisation of the model",
+                       m->gguf->shard[t->shard].file, aq_str_show(t->name, show), t->type->name,
+                       known);
     }
     return 0;
 }
@@ -87,8 +91,11 @@ static int check_all_bound(const aq_model *m, aq_err *err)
     for (uint32_t i = 0; i < m->n_tensor; i++) {
         char show[AQ_SHOW_BYTES];
         if (!used[i])
-            return aq_fail(err, AQ_E_UNSUPPORTED, "%s: tensor '%s' has no place in a %s model as this version knows it, so the answers would be wrong without it",
-                           m->gguf->shard[m->tensor[i].shard].file, aq_str_show(m->tensor[i].name, show), m->info.arch);
+            return aq_fail(err, AQ_E_UNSUPPORTED,
+                           "%s: tensor '%s' has no place in a %s model as this version knows it, "
+                           "so the answers would be wrong without it",
+                           m->gguf->shard[m->tensor[i].shard].file,
+                           aq_str_show(m->tensor[i].name, show), m->info.arch);
     }
     return 0;
 }
@@ -139,7 +146,8 @@ static int sum_layers(aq_model *m, aq_err *err)
     uint64_t *bytes = aq_arena_alloc(m->arena, in->n_layer * sizeof *bytes);
     if (!cut || !bytes)
         return aq_fail(err, AQ_E_NOMEM, "%s: no memory for %u layers", file_of(m), in->n_layer);
-    const int32_t ends[] = {m->w_embd, m->w_out_norm, m->w_out == m->w_embd ? -1 : m->w_out, m->w_rope_freqs};
+    const int32_t ends[] = {m->w_embd, m->w_out_norm, m->w_out == m->w_embd ? -1 : m->w_out,
+                            m->w_rope_freqs};
     for (size_t i = 0; i < AQ_LEN(ends); i++)
         if (ends[i] >= 0)
             in->ends_bytes += m->tensor[ends[i]].bytes;
@@ -154,7 +162,8 @@ static int sum_layers(aq_model *m, aq_err *err)
         if (l->mixer == AQ_MIX_DELTA) {
             uint64_t ch = 2 * (uint64_t)l->n_kh * l->d_state + (uint64_t)l->n_vh * l->d_state;
             in->recurrent = true;
-            in->recur_bytes_seq += 4 * ((uint64_t)l->n_vh * l->d_state * l->d_state + (l->conv_k - 1) * ch);
+            in->recur_bytes_seq +=
+                4 * ((uint64_t)l->n_vh * l->d_state * l->d_state + (l->conv_k - 1) * ch);
         } else {
             in->kv_f16_bytes_tok += 2 * (uint64_t)l->n_kv * (l->d_k + l->d_v);
         }
@@ -168,13 +177,16 @@ static int sum_layers(aq_model *m, aq_err *err)
 /** Descriptors and figures of a model that can be computed. */
 static int fill(aq_model *m, aq_err *err)
 {
-    const aq_arch *arch;
+    const aq_arch *arch = NULL;
     int rc = find_arch(m, &arch, err);
     if (rc < 0)
         return rc;
     if (!m->n_tensor)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "%s holds a vocabulary but no weights; choose a file with the whole model", file_of(m));
-    if ((rc = check_types(m, err)) < 0 || (rc = arch->fill(m, err)) < 0 || (rc = check_all_bound(m, err)) < 0)
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "%s holds a vocabulary but no weights; choose a file with the whole model",
+                       file_of(m));
+    if ((rc = check_types(m, err)) < 0 || (rc = arch->fill(m, err)) < 0 ||
+        (rc = check_all_bound(m, err)) < 0)
         return rc;
     return sum_layers(m, err);
 }
@@ -191,12 +203,15 @@ static int build(aq_gguf *g, uint32_t flags, aq_model **ret, aq_err *err)
     m->n_tensor = m->gguf->n_tensor;
     m->w_embd = m->w_out_norm = m->w_out = m->w_rope_freqs = -1;
     int rc;
-    if ((rc = copy_str(m, "general.architecture", "", &m->info.arch, err)) < 0 || (rc = copy_str(m, "general.name", "", &m->info.name, err)) < 0 ||
+    if ((rc = copy_str(m, "general.architecture", "", &m->info.arch, err)) < 0 ||
+        (rc = copy_str(m, "general.name", "", &m->info.name, err)) < 0 ||
         (rc = sum_types(m, err)) < 0)
         return rc;
     bool vocab_only = flags & AQ_OPEN_VOCAB;
     if (!vocab_only && !*m->info.arch)
-        return aq_fail(err, AQ_E_FORMAT, "%s has no key 'general.architecture', so nobody can tell how to run it; the file is incomplete or was converted wrongly",
+        return aq_fail(err, AQ_E_FORMAT,
+                       "%s has no key 'general.architecture', so nobody can tell how to run it; "
+                       "the file is incomplete or was converted wrongly",
                        file_of(m));
     if ((!vocab_only && (rc = fill(m, err)) < 0) || (rc = aq_model_bind_text(m, err)) < 0)
         return rc;
@@ -204,7 +219,8 @@ static int build(aq_gguf *g, uint32_t flags, aq_model **ret, aq_err *err)
     return 0;
 }
 
-int aq_model_open(aq_rt *rt, const char *path, uint32_t flags, aq_model **ret, aq_wsrc *ret_src, aq_err *err)
+int aq_model_open(aq_rt *rt, const char *path, uint32_t flags, aq_model **ret, aq_wsrc *ret_src,
+                  aq_err *err)
 {
     aq_gguf *g;
     aq_model *m;
@@ -265,8 +281,10 @@ int aq_model_card(const aq_model *m, aq_bytes *ret, aq_err *err)
     for (uint32_t i = 0; i < g->n_shard; i++)
         total += 16 + g->shard[i].head_bytes;
     if (total > AQ_CARD_MAX_BYTES)
-        return aq_fail(err, AQ_E_LIMIT, "the header of %s takes %" PRIu64 " bytes, at most %u can be handed to another PC", file_of(m), total,
-                       AQ_CARD_MAX_BYTES);
+        return aq_fail(err, AQ_E_LIMIT,
+                       "the header of %s takes %" PRIu64
+                       " bytes, at most %u can be handed to another PC",
+                       file_of(m), total, AQ_CARD_MAX_BYTES);
     int rc = put_u32(&b, CARD_MAGIC);
     rc = rc < 0 ? rc : put_u32(&b, CARD_VERSION);
     rc = rc < 0 ? rc : put_u32(&b, g->n_shard);
@@ -288,14 +306,20 @@ int aq_model_from_card(aq_rt *rt, const void *card, size_t n, aq_model **ret, aq
     aq_cur c = {card, n, 0};
     uint32_t magic, version, n_shard;
     if (n > AQ_CARD_MAX_BYTES)
-        return aq_fail(err, AQ_E_LIMIT, "a model card of %zu bytes came, the limit is %u", n, AQ_CARD_MAX_BYTES);
+        return aq_fail(err, AQ_E_LIMIT, "a model card of %zu bytes came, the limit is %u", n,
+                       AQ_CARD_MAX_BYTES);
     if (aq_cur_get_u32(&c, &magic) < 0 || magic != CARD_MAGIC || aq_cur_get_u32(&c, &version) < 0)
         return aq_fail(err, AQ_E_FORMAT, "this is no model card");
     if (version != CARD_VERSION)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "the model card is of version %u, this program reads version %u; use the same version on both PCs", version,
-                       CARD_VERSION);
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "the model card is of version %u, this program reads version %u; use the "
+                       "same version on both PCs",
+                       version, CARD_VERSION);
     if (aq_cur_get_u32(&c, &n_shard) < 0 || !n_shard || n_shard > AQ_GGUF_SHARDS_MAX)
-        return aq_fail(err, AQ_E_FORMAT, "the model card is damaged: its number of parts is missing or not within 1 to %u", AQ_GGUF_SHARDS_MAX);
+        return aq_fail(
+            err, AQ_E_FORMAT,
+            "the model card is damaged: its number of parts is missing or not within 1 to %u",
+            AQ_GGUF_SHARDS_MAX);
     AQ_AUTOFREE aq_head_view *v = calloc(n_shard, sizeof *v);
     if (!v)
         return aq_fail(err, AQ_E_NOMEM, "no memory to read a model card");
@@ -305,14 +329,20 @@ int aq_model_from_card(aq_rt *rt, const void *card, size_t n, aq_model **ret, aq
         if (aq_cur_get_u64(&c, &v[i].file_bytes) < 0 || aq_cur_get_u64(&c, &head) < 0)
             short_rc = -1;
         else if (head > n || head > v[i].file_bytes)
-            return aq_fail(err, AQ_E_FORMAT, "the model card is damaged: part %u claims a header of %" PRIu64 " bytes", i + 1, head);
+            return aq_fail(err, AQ_E_FORMAT,
+                           "the model card is damaged: part %u claims a header of %" PRIu64
+                           " bytes",
+                           i + 1, head);
         else
             v[i].n = (size_t)head;
     }
     for (uint32_t i = 0; i < n_shard && !short_rc; i++)
         short_rc = aq_cur_get_bytes(&c, v[i].n, &v[i].head);
     if (short_rc || aq_cur_left(&c))
-        return aq_fail(err, AQ_E_FORMAT, "the model card is damaged: it has %zu bytes, which is %s than its parts need", n, short_rc ? "less" : "more");
+        return aq_fail(
+            err, AQ_E_FORMAT,
+            "the model card is damaged: it has %zu bytes, which is %s than its parts need", n,
+            short_rc ? "less" : "more");
     aq_gguf *g;
     int rc = aq_gguf_from_heads(v, n_shard, &g, err);
     return rc < 0 ? rc : build(g, 0, ret, err);

@@ -6,6 +6,7 @@
  *   Q4_1  d f16, m f16, 16 bytes of nibbles             y = q·d + m; byte i: value i low, value i + 16 high
  *   Q4_K  d f16, dmin f16, 12 bytes of 8 × (6-bit scale, 6-bit min), 128 bytes of nibbles
  *         32 bytes hold sub-blocks 2g (low) and 2g + 1 (high)           y = (d·scale)·q − dmin·min
+ *   Q5_K  d f16, dmin f16, 12 bytes as in Q4_K, qh 32, 128 bytes of nibbles: bit j of qh[i] is bit 4 of q i of sub-block j
  *   Q6_K  ql 128, qh 64, 16 × i8 scales, d f16          y = (d·scale)·(q − 32)
  * Layouts: ggml src/ggml-common.h (MIT). */
 #include "model-priv.h"
@@ -123,6 +124,24 @@ static void dequant_q4_k(const void *src, float *dst, size_t n)
     }
 }
 
+static void dequant_q5_k(const void *src, float *dst, size_t n)
+{
+    const uint8_t *p = src;
+    for (size_t b = 0; b < n / 256; b++, p += 176) {
+        float d = get_f16(p), dmin = get_f16(p + 2);
+        for (int j = 0; j < 8; j++) {
+            const uint8_t *qh = p + 16, *q = p + 48 + j / 2 * 32;
+            uint8_t sc, mn;
+            q4_k_scale(p + 4, j, &sc, &mn);
+            float ds = d * (float)sc, ms = dmin * (float)mn;
+            for (int i = 0; i < 32; i++) {
+                int low = j & 1 ? q[i] >> 4 : q[i] & 15;
+                *dst++ = ds * (float)(low | (qh[i] >> j & 1) << 4) - ms;
+            }
+        }
+    }
+}
+
 static void dequant_q6_k(const void *src, float *dst, size_t n)
 {
     const uint8_t *p = src;
@@ -144,6 +163,7 @@ static const aq_type types[] = {
     {AQ_T_Q8_0, "Q8_0", 32, 34, dequant_q8_0},
     {AQ_T_Q4_1, "Q4_1", 32, 20, dequant_q4_1},
     {AQ_T_Q4_K, "Q4_K", 256, 144, dequant_q4_k},
+    {AQ_T_Q5_K, "Q5_K", 256, 176, dequant_q5_k},
     {AQ_T_Q6_K, "Q6_K", 256, 210, dequant_q6_k},
     /* known by name and size, so that a message can say what it is */
     {2, "Q4_0", 32, 18, NULL},
@@ -152,7 +172,6 @@ static const aq_type types[] = {
     {9, "Q8_1", 32, 36, NULL},
     {10, "Q2_K", 256, 84, NULL},
     {11, "Q3_K", 256, 110, NULL},
-    {13, "Q5_K", 256, 176, NULL},
     {15, "Q8_K", 256, 292, NULL},
     {16, "IQ2_XXS", 256, 66, NULL},
     {17, "IQ2_XS", 256, 74, NULL},
@@ -184,7 +203,9 @@ const aq_type *aq_type_get(uint32_t id)
     return NULL;
 }
 
-int aq_dequant_check(const void *data, size_t n, void (*line)(void *, const char *, uint32_t, int64_t, const char *), void *user, aq_err *err)
+int aq_dequant_check(const void *data, size_t n,
+                     void (*line)(void *, const char *, uint32_t, int64_t, const char *),
+                     void *user, aq_err *err)
 {
     aq_cur c = {data, n, 0};
     int rc = 0;
@@ -193,21 +214,28 @@ int aq_dequant_check(const void *data, size_t n, void (*line)(void *, const char
         uint32_t magic, id, vals, bytes, blocks;
         const uint8_t *name_raw, *raw, *want;
         char name[13] = "";
-        if (aq_cur_get_u32(&c, &magic) < 0 || magic != 0x31514447u /* "GDQ1" */ || aq_cur_get_bytes(&c, 12, &name_raw) < 0 ||
-            aq_cur_get_u32(&c, &id) < 0 || aq_cur_get_u32(&c, &vals) < 0 || aq_cur_get_u32(&c, &bytes) < 0 || aq_cur_get_u32(&c, &blocks) < 0)
-            return aq_fail(err, AQ_E_FORMAT, "no GDQ1 record at byte %zu of the dequantisation data", at);
+        if (aq_cur_get_u32(&c, &magic) < 0 || magic != 0x31514447u /* "GDQ1" */ ||
+            aq_cur_get_bytes(&c, 12, &name_raw) < 0 || aq_cur_get_u32(&c, &id) < 0 ||
+            aq_cur_get_u32(&c, &vals) < 0 || aq_cur_get_u32(&c, &bytes) < 0 ||
+            aq_cur_get_u32(&c, &blocks) < 0)
+            return aq_fail(err, AQ_E_FORMAT,
+                           "no GDQ1 record at byte %zu of the dequantisation data", at);
         memcpy(name, name_raw, 12);
         if (vals > 1024 || bytes > 4096 || blocks > 1u << 20 ||
-            aq_cur_get_bytes(&c, ((size_t)bytes * blocks + 3) & ~(size_t)3, &raw) < 0 || aq_cur_get_bytes(&c, (size_t)vals * blocks * 4, &want) < 0)
-            return aq_fail(err, AQ_E_FORMAT, "the dequantisation data end inside the record %s at byte %zu", name, at);
+            aq_cur_get_bytes(&c, ((size_t)bytes * blocks + 3) & ~(size_t)3, &raw) < 0 ||
+            aq_cur_get_bytes(&c, (size_t)vals * blocks * 4, &want) < 0)
+            return aq_fail(err, AQ_E_FORMAT,
+                           "the dequantisation data end inside the record %s at byte %zu", name,
+                           at);
         const aq_type *t = aq_type_get(id);
         if (!t || !t->dequant) {
             line(user, name, id, -1, "not read by this version");
             continue;
         }
         if (t->block_vals != vals || t->block_bytes != bytes)
-            return aq_fail(err, AQ_E_FORMAT, "record %s has blocks of %u values in %u bytes, type %s has %u in %u", name, vals, bytes, t->name,
-                           t->block_vals, t->block_bytes);
+            return aq_fail(err, AQ_E_FORMAT,
+                           "record %s has blocks of %u values in %u bytes, type %s has %u in %u",
+                           name, vals, bytes, t->name, t->block_vals, t->block_bytes);
         size_t total = (size_t)vals * blocks;
         AQ_AUTOFREE float *got = malloc(total * 4 + 4);
         if (!got)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights by position from the shards' files. Any thread: pread shares no file offset. The descriptors of the opening are used, so
- * a file that is removed or replaced meanwhile still gives the bytes that the header belongs to; one that is cut short is an error. */
+ * a file that is removed or replaced meanwhile still gives the bytes that the header belongs to; one that is cut short or written to
+ * is an error. */
 #include <errno.h>
 #include <inttypes.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gguf-priv.h"
@@ -21,6 +23,22 @@ typedef struct files {
     int fd[]; /* [n_shard] */
 } files;
 
+/** Bytes that were read belong to the header only if nobody wrote to the file since that was read. */
+static int check_unwritten(int fd, const aq_shard *s, aq_err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return aq_fail_errno(err, errno, "cannot look at %s", s->path);
+    if (st.st_mtim.tv_sec == s->written.tv_sec && st.st_mtim.tv_nsec == s->written.tv_nsec &&
+        (uint64_t)st.st_size >= s->file_bytes)
+        return 0;
+    return aq_fail(err, AQ_E_IO,
+                   "%s was %s while it was being loaded: it has %" PRIu64 " bytes, it had %" PRIu64
+                   "; wait until the whole file is there and load it again",
+                   s->file, (uint64_t)st.st_size < s->file_bytes ? "cut short" : "written to",
+                   (uint64_t)st.st_size, s->file_bytes);
+}
+
 static int file_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *err)
 {
     const files *f = self;
@@ -31,26 +49,31 @@ static int file_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_
     const aq_shard *s = &g->shard[t->shard];
     char show[AQ_SHOW_BYTES];
     if (off > t->bytes || n > t->bytes - off)
-        return aq_fail(err, AQ_E_INVAL, "%s: bytes %" PRIu64 "+%zu of tensor '%s' were asked for, it has %" PRIu64, s->file, off, n,
-                       aq_str_show(t->name, show), t->bytes);
+        return aq_fail(err, AQ_E_INVAL,
+                       "%s: bytes %" PRIu64 "+%zu of tensor '%s' were asked for, it has %" PRIu64,
+                       s->file, off, n, aq_str_show(t->name, show), t->bytes);
     uint64_t at = t->off + off;
     uint8_t *d = dst;
     while (n) {
-        ssize_t r = aq_failpoint("wsrc-read") ? (errno = EIO, -1) : pread(f->fd[t->shard], d, AQ_MIN(n, (size_t)1 << 30), (off_t)at);
+        ssize_t r = aq_failpoint("wsrc-read")
+                        ? (errno = EIO, -1)
+                        : pread(f->fd[t->shard], d, AQ_MIN(n, (size_t)1 << 30), (off_t)at);
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
-            return aq_fail_errno(err, errno, "cannot read %s at byte %" PRIu64 " (tensor '%s')", s->path, at, aq_str_show(t->name, show));
+            return aq_fail_errno(err, errno, "cannot read %s at byte %" PRIu64 " (tensor '%s')",
+                                 s->path, at, aq_str_show(t->name, show));
         if (!r)
-            return aq_fail(err, AQ_E_IO,
-                           "%s was cut short while it was being loaded: it ends before byte %" PRIu64 " in tensor '%s', it had %" PRIu64
-                           " bytes; get the whole file and load it again",
-                           s->file, at + 1, aq_str_show(t->name, show), s->file_bytes);
+            return aq_fail(
+                err, AQ_E_IO,
+                "%s was cut short while it was being loaded: it ends before byte %" PRIu64
+                " in tensor '%s', it had %" PRIu64 " bytes; get the whole file and load it again",
+                s->file, at + 1, aq_str_show(t->name, show), s->file_bytes);
         d += r;
         at += (uint64_t)r;
         n -= (size_t)r;
     }
-    return 0;
+    return check_unwritten(f->fd[t->shard], s, err);
 }
 
 static void file_close(void *self)

@@ -27,26 +27,29 @@ struct aq_seqmap {
     bool recurrent;
     const aq_seqmap_vt *vt;
     void *user;
-    seq *seq;        /* [max_seq] */
-    snap *snap;      /* [n_snap] */
-    uint32_t *ref;   /* [n_page] */
-    uint32_t *free;  /* [n_page], the first n_free are free pages */
+    seq *seq;       /* [max_seq] */
+    snap *snap;     /* [n_snap] */
+    uint32_t *ref;  /* [n_page] */
+    uint32_t *free; /* [n_page], the first n_free are free pages */
     uint32_t n_free;
     uint64_t stamp;
 };
 
 #define PAGES(n_tok) (((n_tok) + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK)
 
-int aq_seqmap_new(const aq_state_cfg *cfg, bool recurrent, const aq_seqmap_vt *vt, void *user, aq_seqmap **ret, aq_err *err)
+int aq_seqmap_new(const aq_state_cfg *cfg, bool recurrent, const aq_seqmap_vt *vt, void *user,
+                  aq_seqmap **ret, aq_err *err)
 {
     if (cfg->max_seq == 0 || cfg->max_seq > AQ_SEQS_MAX)
-        return aq_fail(err, AQ_E_INVAL, "state for %u chats: 1 to %u are possible", cfg->max_seq, AQ_SEQS_MAX);
+        return aq_fail(err, AQ_E_INVAL, "state for %u chats: 1 to %u are possible", cfg->max_seq,
+                       AQ_SEQS_MAX);
     if (cfg->n_page == 0 || cfg->n_page > AQ_CTX_MAX / AQ_PAGE_TOK * AQ_SEQS_MAX)
         return aq_fail(err, AQ_E_INVAL, "state of %u pages: out of range", cfg->n_page);
     if (cfg->n_snap > 1u << 20)
         return aq_fail(err, AQ_E_INVAL, "state with %u snapshots: out of range", cfg->n_snap);
     if (cfg->max_rows == 0 || cfg->max_rows > AQ_ROWS_MAX)
-        return aq_fail(err, AQ_E_INVAL, "windows of %u rows: 1 to %u are possible", cfg->max_rows, AQ_ROWS_MAX);
+        return aq_fail(err, AQ_E_INVAL, "windows of %u rows: 1 to %u are possible", cfg->max_rows,
+                       AQ_ROWS_MAX);
     AQ_AUTO(aq_seqmap_free) aq_seqmap *m = calloc(1, sizeof(*m));
     if (!m)
         return aq_fail(err, AQ_E_NOMEM, "state: out of memory");
@@ -125,7 +128,8 @@ static int op_keep(aq_seqmap *m, const aq_op *op, aq_err *err)
 {
     seq *s = &m->seq[op->seq];
     if (op->arg > 0 && (!s->live || op->arg > s->len))
-        return aq_fail(err, AQ_E_INVAL, "KEEP %llu: seq %u has %u tokens", (unsigned long long)op->arg, op->seq, s->live ? s->len : 0);
+        return aq_fail(err, AQ_E_INVAL, "KEEP %llu: seq %u has %u tokens",
+                       (unsigned long long)op->arg, op->seq, s->live ? s->len : 0);
     uint32_t n = (uint32_t)op->arg;
     if (n == 0) {
         trim(m, s, 0);
@@ -152,12 +156,14 @@ static int op_keep(aq_seqmap *m, const aq_op *op, aq_err *err)
 static int op_fork(aq_seqmap *m, const aq_op *op, aq_err *err)
 {
     if (op->from >= m->cfg.max_seq || op->from == op->seq || !m->seq[op->from].live)
-        return aq_fail(err, AQ_E_INVAL, "FORK to seq %u: there is no seq %u to fork from", op->seq, op->from);
+        return aq_fail(err, AQ_E_INVAL, "FORK to seq %u: there is no seq %u to fork from", op->seq,
+                       op->from);
     seq *s = &m->seq[op->seq], *from = &m->seq[op->from];
     if (s->live && s->len > 0)
         return aq_fail(err, AQ_E_INVAL, "FORK to seq %u: it is not empty", op->seq);
     if (op->arg > from->len)
-        return aq_fail(err, AQ_E_INVAL, "FORK of %llu tokens: seq %u has %u", (unsigned long long)op->arg, op->from, from->len);
+        return aq_fail(err, AQ_E_INVAL, "FORK of %llu tokens: seq %u has %u",
+                       (unsigned long long)op->arg, op->from, from->len);
     uint32_t n = (uint32_t)op->arg, n_page = PAGES(n);
     int rc = table_reserve(s, n_page, err);
     if (rc < 0)
@@ -209,7 +215,10 @@ static int op_snap(aq_seqmap *m, const aq_op *op, aq_err *err)
     if (!s->live)
         return aq_fail(err, AQ_E_INVAL, "SNAP: there is no seq %u", op->seq);
     if (!s->defined)
-        return aq_fail(err, AQ_E_INVAL, "SNAP: the recurrent state of seq %u was cut at token %u; RESTORE comes first", op->seq, s->len);
+        return aq_fail(
+            err, AQ_E_INVAL,
+            "SNAP: the recurrent state of seq %u was cut at token %u; RESTORE comes first", op->seq,
+            s->len);
     snap *p = snap_find(m, op->arg);
     for (uint32_t i = 0; !p && i < m->cfg.n_snap; i++)
         if (!m->snap[i].used)
@@ -227,11 +236,12 @@ static int op_restore(aq_seqmap *m, const aq_op *op, aq_err *err)
     seq *s = &m->seq[op->seq];
     const snap *p = snap_find(m, op->arg);
     if (!s->live || !p)
-        return aq_fail(err, AQ_E_INVAL, "RESTORE: there is no %s %llu", s->live ? "snapshot" : "seq",
+        return aq_fail(err, AQ_E_INVAL, "RESTORE: there is no %s %llu",
+                       s->live ? "snapshot" : "seq",
                        (unsigned long long)(s->live ? op->arg : op->seq));
     if (p->n_tok > s->len)
-        return aq_fail(err, AQ_E_INVAL, "RESTORE: snapshot %llu stands at %u tokens, seq %u has %u", (unsigned long long)op->arg, p->n_tok,
-                       op->seq, s->len);
+        return aq_fail(err, AQ_E_INVAL, "RESTORE: snapshot %llu stands at %u tokens, seq %u has %u",
+                       (unsigned long long)op->arg, p->n_tok, op->seq, s->len);
     trim(m, s, p->n_tok);
     s->defined = true;
     no_history(s);
@@ -247,7 +257,8 @@ int aq_seqmap_apply(aq_seqmap *m, const aq_op *op, uint32_t n, aq_err *err)
         bool drops_snap = o->kind == AQ_OP_FREE && o->seq == AQ_SEQ_NONE;
         int rc;
         if (o->zero != 0 || (o->seq >= m->cfg.max_seq && !drops_snap))
-            rc = aq_fail(err, AQ_E_INVAL, "seq %u is out of range: this stage has %u", o->seq, m->cfg.max_seq);
+            rc = aq_fail(err, AQ_E_INVAL, "seq %u is out of range: this stage has %u", o->seq,
+                         m->cfg.max_seq);
         else if (o->kind == AQ_OP_KEEP)
             rc = op_keep(m, o, err);
         else if (o->kind == AQ_OP_FORK)
@@ -269,7 +280,8 @@ int aq_seqmap_apply(aq_seqmap *m, const aq_op *op, uint32_t n, aq_err *err)
 static int page_take(aq_seqmap *m, uint32_t *ret, aq_err *err)
 {
     if (m->n_free == 0)
-        return aq_fail(err, AQ_E_LIMIT, "all %u pages of %u tokens are in use", m->cfg.n_page, AQ_PAGE_TOK);
+        return aq_fail(err, AQ_E_LIMIT, "all %u pages of %u tokens are in use", m->cfg.n_page,
+                       AQ_PAGE_TOK);
     *ret = m->free[--m->n_free];
     m->ref[*ret] = 1;
     return 0;
@@ -311,7 +323,8 @@ static uint32_t run_of(const aq_window *w, uint32_t i)
 static int check_rows(aq_seqmap *m, const aq_window *w, aq_err *err)
 {
     if (w->n_rows > m->cfg.max_rows)
-        return aq_fail(err, AQ_E_INVAL, "window of %u rows: this stage takes %u", w->n_rows, m->cfg.max_rows);
+        return aq_fail(err, AQ_E_INVAL, "window of %u rows: this stage takes %u", w->n_rows,
+                       m->cfg.max_rows);
     m->stamp++;
     for (uint32_t i = 0, n; i < w->n_rows; i += n) {
         uint32_t id = w->row[i].seq;
@@ -324,9 +337,13 @@ static int check_rows(aq_seqmap *m, const aq_window *w, aq_err *err)
         s->stamp = m->stamp;
         for (uint32_t j = 0; j < n; j++)
             if (w->row[i + j].pos != (uint64_t)s->len + j || w->row[i + j].pos >= AQ_CTX_MAX)
-                return aq_fail(err, AQ_E_INVAL, "row %u: position %u, but seq %u has %u tokens", i + j, w->row[i + j].pos, id, s->len + j);
+                return aq_fail(err, AQ_E_INVAL, "row %u: position %u, but seq %u has %u tokens",
+                               i + j, w->row[i + j].pos, id, s->len + j);
         if (m->recurrent && !s->defined)
-            return aq_fail(err, AQ_E_INVAL, "row %u: the recurrent state of seq %u was cut at token %u; RESTORE comes first", i, id, s->len);
+            return aq_fail(
+                err, AQ_E_INVAL,
+                "row %u: the recurrent state of seq %u was cut at token %u; RESTORE comes first", i,
+                id, s->len);
     }
     return 0;
 }

@@ -13,7 +13,8 @@
 
 typedef struct aq_seqmap aq_seqmap;
 typedef struct aq_seqmap_vt {
-    void (*copy_page)(void *user, uint32_t dst, uint32_t src, uint32_t n_tok); /* first n_tok tokens of a page, all layers */
+    void (*copy_page)(void *user, uint32_t dst, uint32_t src,
+                      uint32_t n_tok); /* first n_tok tokens of a page, all layers */
     /* recurrent store of max_seq + n_snap slots: slot s < max_seq is the live state of seq s, the rest are snapshots */
     void (*copy_slot)(void *user, uint32_t dst, uint32_t src);
     void (*zero_slot)(void *user, uint32_t slot);
@@ -22,7 +23,8 @@ typedef struct aq_seqmap_vt {
     void (*rewind)(void *user, uint32_t dst, uint32_t src, uint32_t n_rows);
 } aq_seqmap_vt;
 /** The last three functions are called for recurrent models only. Seqs are numbered 0 .. max_seq - 1. INVAL, NOMEM. */
-int aq_seqmap_new(const aq_state_cfg *, bool recurrent, const aq_seqmap_vt *, void *user, aq_seqmap **ret, aq_err *) AQ_MUST;
+int aq_seqmap_new(const aq_state_cfg *, bool recurrent, const aq_seqmap_vt *, void *user,
+                  aq_seqmap **ret, aq_err *) AQ_MUST;
 void aq_seqmap_free(aq_seqmap *);
 AQ_CLEANUP_FUNC(aq_seqmap *, aq_seqmap_free)
 /** Apply in order, up to the first bad op, of which nothing is done: INVAL names it; LIMIT: no room for another snapshot; NOMEM.

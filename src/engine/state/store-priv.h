@@ -16,19 +16,20 @@ typedef struct aq_store {
     uint32_t n_layer;
     aq_state_cfg cfg;
     aq_seqmap *map;
-    aq_kv *kv;                 /* [n_layer], base NULL on recurrent layers */
+    aq_kv *kv; /* [n_layer], base NULL on recurrent layers */
     bool recurrent;
     size_t slot_f32, *slot_off; /* floats of a slot; where a layer lies in it */
     size_t hist_f32, *hist_off;
-    float *slot, *hist;        /* [2 max_seq + n_snap][slot_f32], [max_seq][hist_f32] */
-    uint8_t *odd;              /* [max_seq] which of its two slots is live */
-    float *tmp, *tmp_o;        /* rewind's scratch */
-    aq_run *run;               /* [max_rows] of the window under way */
+    float *slot, *hist; /* [2 max_seq + n_snap][slot_f32], [max_seq][hist_f32] */
+    uint8_t *odd;       /* [max_seq] which of its two slots is live */
+    float *tmp, *tmp_o; /* rewind's scratch */
+    aq_run *run;        /* [max_rows] of the window under way */
     uint32_t n_run;
-    uint64_t bytes;            /* of KV, slots and history */
+    uint64_t bytes; /* of KV, slots and history */
 } aq_store;
 
-int aq_store_new(const aq_net *, const aq_net_layer *, uint32_t n_layer, const aq_state_cfg *, aq_store **ret, aq_err *) AQ_MUST;
+int aq_store_new(const aq_net *, const aq_net_layer *, uint32_t n_layer, const aq_state_cfg *,
+                 aq_store **ret, aq_err *) AQ_MUST;
 void aq_store_free(aq_store *);
 AQ_CLEANUP_FUNC(aq_store *, aq_store_free)
 /** aq_seqmap_grow, the runs of the window, and the recurrent slots turned. */

@@ -15,7 +15,9 @@ static void *big_alloc(aq_store *s, uint64_t n, aq_err *err)
 {
     void *p = n <= STORE_BYTES_MAX ? aligned_alloc(ALIGN, round_up(n, ALIGN)) : NULL;
     if (!p)
-        aq_fail(err, AQ_E_NOMEM, "the state of the chats needs %llu MB, which are not there (use a shorter context or fewer chats)",
+        aq_fail(err, AQ_E_NOMEM,
+                "the state of the chats needs %llu MB, which are not there (use a shorter context "
+                "or fewer chats)",
                 (unsigned long long)(n >> 20));
     else
         s->bytes += n;
@@ -24,7 +26,8 @@ static void *big_alloc(aq_store *s, uint64_t n, aq_err *err)
 
 static float *slot_of(const aq_store *s, uint32_t slot)
 {
-    size_t at = slot < s->cfg.max_seq ? 2 * (size_t)slot + s->odd[slot] : (size_t)s->cfg.max_seq + slot;
+    size_t at =
+        slot < s->cfg.max_seq ? 2 * (size_t)slot + s->odd[slot] : (size_t)s->cfg.max_seq + slot;
     return s->slot + at * s->slot_f32;
 }
 
@@ -49,8 +52,10 @@ static void copy_page(void *user, uint32_t dst, uint32_t src, uint32_t n_tok)
     for (uint32_t l = 0; l < s->n_layer; l++) {
         const aq_kv *kv = &s->kv[l];
         for (uint32_t h = 0; kv->base && h < kv->n_kv; h++) {
-            memcpy(aq_kv_k(kv, dst, h, 0), aq_kv_k(kv, src, h, 0), (size_t)n_tok * kv->d_k * kv->val_bytes);
-            memcpy(aq_kv_v(kv, dst, h, 0), aq_kv_v(kv, src, h, 0), (size_t)n_tok * kv->d_v * kv->val_bytes);
+            memcpy(aq_kv_k(kv, dst, h, 0), aq_kv_k(kv, src, h, 0),
+                   (size_t)n_tok * kv->d_k * kv->val_bytes);
+            memcpy(aq_kv_v(kv, dst, h, 0), aq_kv_v(kv, src, h, 0),
+                   (size_t)n_tok * kv->d_v * kv->val_bytes);
         }
     }
 }
@@ -75,11 +80,13 @@ static void rewind_slot(void *user, uint32_t dst, uint32_t src, uint32_t n_rows)
         if (d->mixer != AQ_MIX_DELTA)
             continue;
         uint32_t c = aq_delta_width(d);
-        const float *in = aq_store_before(s, src, l), *qkv = aq_store_hist(s, src, l), *decay = qkv + (size_t)AQ_REWIND_ROWS * c;
+        const float *in = aq_store_before(s, src, l), *qkv = aq_store_hist(s, src, l),
+                    *decay = qkv + (size_t)AQ_REWIND_ROWS * c;
         float *out = aq_store_live(s, dst, l);
         size_t n_tail = (size_t)(d->conv_k - 1) * c;
-        aq_delta_run(s->net->blocks, s->net->ctx, &s->layer[l], n_rows, qkv, decay, decay + (size_t)AQ_REWIND_ROWS * d->n_vh, in, out,
-                     in + n_tail, out + n_tail, s->net->model->eps, s->tmp, s->tmp_o);
+        aq_delta_run(s->net->blocks, s->net->ctx, &s->layer[l], n_rows, qkv, decay,
+                     decay + (size_t)AQ_REWIND_ROWS * d->n_vh, in, out, in + n_tail, out + n_tail,
+                     s->net->model->eps, s->tmp, s->tmp_o);
     }
 }
 
@@ -90,8 +97,14 @@ static int new_kv(aq_store *s, uint32_t l, aq_err *err)
     const aq_layer *d = s->layer[l].d;
     aq_kv *kv = &s->kv[l];
     uint32_t val = s->cfg.kv_type == AQ_KV_F32 ? 4 : 2;
-    size_t k = (size_t)d->n_kv * AQ_PAGE_TOK * d->d_k * val, v = (size_t)d->n_kv * AQ_PAGE_TOK * d->d_v * val;
-    *kv = (aq_kv){.type = s->cfg.kv_type, .n_kv = d->n_kv, .d_k = d->d_k, .d_v = d->d_v, .val_bytes = val, .v_off = k,
+    size_t k = (size_t)d->n_kv * AQ_PAGE_TOK * d->d_k * val,
+           v = (size_t)d->n_kv * AQ_PAGE_TOK * d->d_v * val;
+    *kv = (aq_kv){.type = s->cfg.kv_type,
+                  .n_kv = d->n_kv,
+                  .d_k = d->d_k,
+                  .d_v = d->d_v,
+                  .val_bytes = val,
+                  .v_off = k,
                   .page_bytes = k + v};
     kv->base = big_alloc(s, (uint64_t)kv->page_bytes * s->cfg.n_page, err);
     return kv->base ? 0 : -AQ_E_NOMEM;
@@ -106,14 +119,17 @@ static int new_recurrent(aq_store *s, aq_err *err)
             continue;
         size_t c = aq_delta_width(d);
         s->slot_off[l] = s->slot_f32;
-        s->slot_f32 += round_up((d->conv_k - 1) * c + (size_t)d->n_vh * d->d_state * d->d_state, ALIGN / 4);
+        s->slot_f32 +=
+            round_up((d->conv_k - 1) * c + (size_t)d->n_vh * d->d_state * d->d_state, ALIGN / 4);
         s->hist_off[l] = s->hist_f32;
         s->hist_f32 += round_up(AQ_REWIND_ROWS * (c + 2 * (size_t)d->n_vh), ALIGN / 4);
         wide = AQ_MAX(wide, c);
         wide_o = AQ_MAX(wide_o, (size_t)d->n_vh * d->d_state);
     }
-    s->slot = big_alloc(s, (2 * (uint64_t)s->cfg.max_seq + s->cfg.n_snap) * s->slot_f32 * sizeof(float), err);
-    s->hist = s->slot ? big_alloc(s, (uint64_t)s->cfg.max_seq * s->hist_f32 * sizeof(float), err) : NULL;
+    s->slot = big_alloc(
+        s, (2 * (uint64_t)s->cfg.max_seq + s->cfg.n_snap) * s->slot_f32 * sizeof(float), err);
+    s->hist =
+        s->slot ? big_alloc(s, (uint64_t)s->cfg.max_seq * s->hist_f32 * sizeof(float), err) : NULL;
     if (!s->slot || !s->hist)
         return -AQ_E_NOMEM;
     s->tmp = malloc(AQ_REWIND_ROWS * wide * sizeof(float));
@@ -123,10 +139,13 @@ static int new_recurrent(aq_store *s, aq_err *err)
     return 0;
 }
 
-int aq_store_new(const aq_net *net, const aq_net_layer *layer, uint32_t n_layer, const aq_state_cfg *cfg, aq_store **ret, aq_err *err)
+int aq_store_new(const aq_net *net, const aq_net_layer *layer, uint32_t n_layer,
+                 const aq_state_cfg *cfg, aq_store **ret, aq_err *err)
 {
     if (cfg->kv_type != AQ_KV_F16 && cfg->kv_type != AQ_KV_F32)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "KV type %u is not supported by this backend (f16 and f32 are)", cfg->kv_type);
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "KV type %u is not supported by this backend (f16 and f32 are)",
+                       cfg->kv_type);
     AQ_AUTO(aq_store_free) aq_store *s = calloc(1, sizeof(*s));
     if (!s)
         return aq_fail(err, AQ_E_NOMEM, "state: out of memory");
@@ -190,7 +209,8 @@ int aq_store_begin(aq_store *s, const aq_window *w, aq_err *err)
         }
         uint32_t len;
         const uint32_t *page = aq_seqmap_pages(s->map, w->row[i].seq, &len);
-        s->run[s->n_run++] = (aq_run){.seq = w->row[i].seq, .row0 = i, .n = 1, .kv0 = w->row[i].pos, .page = page};
+        s->run[s->n_run++] =
+            (aq_run){.seq = w->row[i].seq, .row0 = i, .n = 1, .kv0 = w->row[i].pos, .page = page};
     }
     turn(s);
     return 0;

@@ -29,7 +29,8 @@ static int32_t special_at(const aq_vocab *v, const char *s, size_t n, int which,
         if (depth >= n)
             break;
         uint8_t c = (uint8_t)s[depth];
-        for (uint32_t side = 0; side < 2; side++) { /* first with byte >= c, then first with byte > c */
+        for (uint32_t side = 0; side < 2;
+             side++) { /* first with byte >= c, then first with byte > c */
             uint32_t a = lo, b = hi;
             while (a < b) {
                 uint32_t mid = (a + b) / 2;
@@ -60,19 +61,21 @@ static int encode_words(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, a
 /* A stretch without special tokens. */
 static int encode_plain(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, aq_toks *out)
 {
-    size_t from = 0;
+    size_t from = 0, len;
     int rc;
 
-    if (!v->split->digits_first)
+    if (!v->split->first)
         return encode_words(v, b, s, n, out);
     for (size_t i = 0; i < n;) {
-        uint32_t cp, len = aq_uni_next(s + i, n - i, &cp, NULL);
-        if (aq_uni_class(cp) & AQ_CL_NUM) {
-            if ((rc = encode_words(v, b, s + from, i - from, out)) < 0 || (rc = aq_bpe_word(v, b, s + i, len, out)) < 0)
-                return rc;
-            from = i + len;
+        if (!(len = v->split->first(s + i, n - i))) {
+            uint32_t cp;
+            i += aq_uni_next(s + i, n - i, &cp, NULL);
+            continue;
         }
-        i += len;
+        if ((rc = encode_words(v, b, s + from, i - from, out)) < 0 ||
+            (rc = aq_bpe_word(v, b, s + i, len, out)) < 0)
+            return rc;
+        from = i += len;
     }
     return encode_words(v, b, s + from, n - from, out);
 }
@@ -90,25 +93,30 @@ static bool touched(marks *m, size_t a, size_t b)
     return m->at < m->n && m->span[m->at].start < b;
 }
 
-static int encode_part(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, int which, marks *m, aq_toks *out)
+static int encode_part(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, int which, marks *m,
+                       aq_toks *out)
 {
     size_t from = 0;
     int rc;
 
     for (size_t i = 0; i < n;) {
         uint32_t len = 0;
-        int32_t id = v->special_at[(uint8_t)s[i]] == v->special_at[(uint8_t)s[i] + 1] ? -1 : special_at(v, s + i, n - i, which, &len);
+        int32_t id = v->special_at[(uint8_t)s[i]] == v->special_at[(uint8_t)s[i] + 1]
+                         ? -1
+                         : special_at(v, s + i, n - i, which, &len);
         if (id < 0 || (m && touched(m, i, i + len))) {
             i++;
             continue;
         }
         /* Between control tokens of the template the rest is one text, in which USER_DEFINED tokens are still found. */
-        rc = m ? encode_part(v, b, s + from, i - from, USER, NULL, out) : encode_plain(v, b, s + from, i - from, out);
+        rc = m ? encode_part(v, b, s + from, i - from, USER, NULL, out)
+               : encode_plain(v, b, s + from, i - from, out);
         if (rc < 0 || (rc = aq_toks_put(out, id)) < 0)
             return rc;
         from = i += len;
     }
-    return m ? encode_part(v, b, s + from, n - from, USER, NULL, out) : encode_plain(v, b, s + from, n - from, out);
+    return m ? encode_part(v, b, s + from, n - from, USER, NULL, out)
+             : encode_plain(v, b, s + from, n - from, out);
 }
 
 /* True when s is UTF-8 (encoded surrogates allowed). */
@@ -139,7 +147,8 @@ static int with_fffd(const char *s, size_t n, aq_bytes *out)
     return 0;
 }
 
-static int encode(const aq_vocab *v, const char *text, size_t n, int which, marks *m, aq_toks *out, aq_err *err)
+static int encode(const aq_vocab *v, const char *text, size_t n, int which, marks *m, aq_toks *out,
+                  aq_err *err)
 {
     AQ_AUTO(aq_bytes_clear) aq_bytes fixed = {0};
     AQ_AUTO(aq_bpe_clear) aq_bpe b = {0};
@@ -147,8 +156,10 @@ static int encode(const aq_vocab *v, const char *text, size_t n, int which, mark
     int rc = 0;
 
     if (n > AQ_TEXT_BYTES_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "text: %zu bytes are more than the %u that can be tokenized at once; shorten it", n,
-                       AQ_TEXT_BYTES_MAX);
+        return aq_fail(
+            err, AQ_E_LIMIT,
+            "text: %zu bytes are more than the %u that can be tokenized at once; shorten it", n,
+            AQ_TEXT_BYTES_MAX);
     if (!clean(text, n)) {
         if (m)
             return aq_fail(err, AQ_E_INVAL, "text: a rendered prompt is not UTF-8");
@@ -164,12 +175,14 @@ static int encode(const aq_vocab *v, const char *text, size_t n, int which, mark
     return 0;
 }
 
-int aq_vocab_encode(const aq_vocab *v, const char *text, size_t n, bool special, aq_toks *out, aq_err *err)
+int aq_vocab_encode(const aq_vocab *v, const char *text, size_t n, bool special, aq_toks *out,
+                    aq_err *err)
 {
     return encode(v, text, n, special ? USER | CONTROL : USER, NULL, out, err);
 }
 
-int aq_vocab_encode_marked(const aq_vocab *v, const char *text, size_t n, const aq_span *span, size_t n_span, aq_toks *out, aq_err *err)
+int aq_vocab_encode_marked(const aq_vocab *v, const char *text, size_t n, const aq_span *span,
+                           size_t n_span, aq_toks *out, aq_err *err)
 {
     marks m = {span, n_span, 0};
 

@@ -3,18 +3,18 @@
  * jinja-parse.c. Scopes: loops, macros and `with` open one; a variable set in a scope does not leave it. */
 #include "jinja-priv.h"
 
-#include <math.h>
-
 bool aq_jx_enter(jx *x)
 {
     if (x->rc)
         return false;
-    if (++x->steps > AQ_TMPL_STEPS_MAX) {
-        aq_jx_fail(x, AQ_E_LIMIT, "rendering takes more than %u steps; does the template loop for ever?", AQ_TMPL_STEPS_MAX);
+    x->steps++;
+    aq_jx_work(x, 0);
+    if (x->rc)
         return false;
-    }
     if (x->depth >= AQ_TMPL_DEPTH_MAX) {
-        aq_jx_fail(x, AQ_E_LIMIT, "rendering nests more than %u deep; does the template call itself for ever?", AQ_TMPL_DEPTH_MAX);
+        aq_jx_fail(x, AQ_E_LIMIT,
+                   "rendering nests more than %u deep; does the template call itself for ever?",
+                   AQ_TMPL_DEPTH_MAX);
         return false;
     }
     x->depth++;
@@ -68,22 +68,6 @@ static jv lookup(jx *x, const jx_node *n)
     return (jv){.kind = V_UNDEF, .aux = V_UNSET, .node = n};
 }
 
-/* An undefined value was used where one is needed. */
-static jv undefined(jx *x, jv v)
-{
-    const char *name = v.node ? v.node->name : NULL;
-
-    if (!name && v.node && v.node->kind == N_ITEM && v.node->b->kind == N_CONST && v.node->b->val.kind == V_STR)
-        name = v.node->b->val.s->p;
-    if (v.aux == V_UNSET)
-        aq_jx_fail(x, AQ_E_FORMAT, "'%.60s' is undefined", name ? name : "a value");
-    else if (name)
-        aq_jx_fail(x, AQ_E_FORMAT, "a %s has no '%.60s'", aq_jx_kind((jv){.kind = v.aux}), name);
-    else
-        aq_jx_fail(x, AQ_E_FORMAT, "a %s has no such element", aq_jx_kind((jv){.kind = v.aux}));
-    return JX_UNDEF;
-}
-
 /* Assign to N_NAME, N_NSREF or N_TUPLE of them. */
 static void assign(jx *x, const jx_node *t, jv val)
 {
@@ -99,7 +83,7 @@ static void assign(jx *x, const jx_node *t, jv val)
             aq_jx_put(x, ns, aq_jx_strz(x, t->name), val);
     } else {
         if (val.kind == V_UNDEF)
-            undefined(x, val);
+            aq_jx_undefined(x, val);
         jv l = aq_jx_iter(x, val);
         if (x->rc)
             return;
@@ -112,279 +96,13 @@ static void assign(jx *x, const jx_node *t, jv val)
     }
 }
 
-/* ---- operators ---- */
-
-static jv bad_operands(jx *x, const char *op, jv a, jv b)
-{
-    if (a.kind == V_UNDEF)
-        return undefined(x, a);
-    if (b.kind == V_UNDEF)
-        return undefined(x, b);
-    aq_jx_fail(x, AQ_E_FORMAT, "%s does not work with %s and %s", op, aq_jx_kind(a), aq_jx_kind(b));
-    return JX_UNDEF;
-}
-
-static jv too_big(jx *x)
-{
-    aq_jx_fail(x, AQ_E_LIMIT, "an integer grows past 64 bits");
-    return JX_UNDEF;
-}
-
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-static jv int_op(jx *x, int op, int64_t a, int64_t b)
-{
-    int64_t r = 1;
-
-    if (!b && (op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD)) {
-        aq_jx_fail(x, AQ_E_FORMAT, "division by zero");
-        return JX_UNDEF;
-    }
-    switch (op) {
-    case OP_ADD: return __builtin_add_overflow(a, b, &r) ? too_big(x) : aq_jx_int(r);
-    case OP_SUB: return __builtin_sub_overflow(a, b, &r) ? too_big(x) : aq_jx_int(r);
-    case OP_MUL: return __builtin_mul_overflow(a, b, &r) ? too_big(x) : aq_jx_int(r);
-    case OP_DIV: return aq_jx_float((double)a / (double)b);
-    case OP_FLOORDIV: return b == -1 && a == INT64_MIN ? too_big(x) : aq_jx_int(floor_div(a, b));
-    case OP_MOD: return aq_jx_int(b == -1 ? 0 : a - floor_div(a, b) * b);
-    default: break;
-    }
-    if (b < 0)
-        return aq_jx_float(pow((double)a, (double)b));
-    for (; b; b >>= 1) { /* by squaring; the last square is not needed */
-        if ((b & 1) && __builtin_mul_overflow(r, a, &r))
-            return too_big(x);
-        if (b > 1 && __builtin_mul_overflow(a, a, &a))
-            return too_big(x);
-    }
-    return aq_jx_int(r);
-}
-
-static jv float_op(jx *x, int op, double a, double b)
-{
-    if (b == 0 && (op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD)) {
-        aq_jx_fail(x, AQ_E_FORMAT, "division by zero");
-        return JX_UNDEF;
-    }
-    double m;
-    switch (op) {
-    case OP_ADD: return aq_jx_float(a + b);
-    case OP_SUB: return aq_jx_float(a - b);
-    case OP_MUL: return aq_jx_float(a * b);
-    case OP_DIV: return aq_jx_float(a / b);
-    case OP_POW: return aq_jx_float(pow(a, b));
-    default: break;
-    }
-    m = fmod(a, b);
-    if (m != 0 && (m < 0) != (b < 0))
-        m += b;
-    return aq_jx_float(op == OP_MOD ? m : floor((a - m) / b + 0.5));
-}
-
-/* Join two strings: in place when a is all of the buffer it was made in, so that a loop that appends stays linear. */
-static jv concat(jx *x, jv a, jv b)
-{
-    jx_buf *buf = a.s->buf;
-
-    if (!buf || buf->n != a.s->n || buf->n_span != a.s->n_span) {
-        if (!(buf = aq_jx_alloc(x, sizeof *buf)))
-            return JX_UNDEF;
-        aq_jx_putstr(x, buf, a.s);
-    }
-    aq_jx_putstr(x, buf, b.s);
-    return aq_jx_take(x, buf);
-}
-
-static jv list_concat(jx *x, jv a, jv b)
-{
-    jx_list *g = a.l->grow ? a.l->grow : NULL;
-
-    if (!g || g->n != a.l->n) {
-        jv l = aq_jx_list(x, a.kind, (a.l->n + b.l->n) * 2);
-        if (x->rc)
-            return JX_UNDEF;
-        g = l.l;
-        for (uint32_t i = 0; i < a.l->n; i++)
-            aq_jx_push(x, l, a.l->item[i]);
-        aq_jx_work(x, a.l->n * 16);
-    }
-    for (uint32_t i = 0; i < b.l->n; i++)
-        aq_jx_push(x, (jv){.kind = V_LIST, .l = g}, b.l->item[i]);
-    jv out = aq_jx_list(x, a.kind, 0);
-    if (x->rc)
-        return JX_UNDEF;
-    *out.l = (jx_list){.item = g->item, .n = g->n, .cap = g->n, .grow = g};
-    return out;
-}
-
-jv aq_jx_binary(jx *x, int op, jv a, jv b)
-{
-    static const char *const name[] = {[OP_ADD] = "+", [OP_SUB] = "-", [OP_MUL] = "*", [OP_DIV] = "/", [OP_FLOORDIV] = "//",
-                                       [OP_MOD] = "%", [OP_POW] = "**"};
-
-    if (x->rc)
-        return JX_UNDEF;
-    if (aq_jx_is_num(a) && aq_jx_is_num(b))
-        return a.kind == V_FLOAT || b.kind == V_FLOAT ? float_op(x, op, aq_jx_num(a), aq_jx_num(b)) : int_op(x, op, a.i, b.i);
-    if (a.kind == V_BIG || b.kind == V_BIG)
-        return too_big(x);
-    if (op == OP_ADD && a.kind == b.kind) {
-        if (a.kind == V_STR)
-            return concat(x, a, b);
-        if (a.kind == V_LIST || a.kind == V_TUPLE)
-            return list_concat(x, a, b);
-    }
-    if (op == OP_MUL) {
-        jv n = a.kind == V_INT || a.kind == V_BOOL ? a : b, v = a.kind == V_INT || a.kind == V_BOOL ? b : a;
-        if ((n.kind == V_INT || n.kind == V_BOOL) && (v.kind == V_STR || v.kind == V_LIST || v.kind == V_TUPLE))
-            return aq_jx_repeat(x, v, n.i);
-    }
-    return bad_operands(x, name[op], a, b);
-}
-
-static bool compare(jx *x, int op, jv a, jv b)
-{
-    switch (op) {
-    case OP_EQ: return aq_jx_equal(x, a, b);
-    case OP_NE: return !aq_jx_equal(x, a, b);
-    case OP_IN: return aq_jx_contains(x, b, a);
-    case OP_NOTIN: return !aq_jx_contains(x, b, a);
-    default: break;
-    }
-    if (a.kind == V_UNDEF || b.kind == V_UNDEF) {
-        undefined(x, a.kind == V_UNDEF ? a : b);
-        return false;
-    }
-    if ((a.kind == V_FLOAT && isnan(a.f)) || (b.kind == V_FLOAT && isnan(b.f)))
-        return false;
-    int c = aq_jx_order(x, a, b);
-    return op == OP_LT ? c < 0 : op == OP_LE ? c <= 0 : op == OP_GT ? c > 0 : c >= 0;
-}
-
-/* ---- attributes and items ---- */
-
-static jv loop_attr(jx *x, const jx_loop *l, const char *name)
-{
-    uint32_t n = l->list->n;
-
-    if (!strcmp(name, "index"))
-        return aq_jx_int(l->at + 1);
-    if (!strcmp(name, "index0"))
-        return aq_jx_int(l->at);
-    if (!strcmp(name, "revindex"))
-        return aq_jx_int(n - l->at);
-    if (!strcmp(name, "revindex0"))
-        return aq_jx_int((int64_t)n - l->at - 1);
-    if (!strcmp(name, "first"))
-        return aq_jx_bool(l->at == 0);
-    if (!strcmp(name, "last"))
-        return aq_jx_bool(l->at + 1 >= n);
-    if (!strcmp(name, "length"))
-        return aq_jx_int(n);
-    if (!strcmp(name, "depth"))
-        return aq_jx_int(l->depth);
-    if (!strcmp(name, "depth0"))
-        return aq_jx_int((int64_t)l->depth - 1);
-    if (!strcmp(name, "previtem") && l->at)
-        return l->list->item[l->at - 1];
-    if (!strcmp(name, "nextitem") && l->at + 1 < n)
-        return l->list->item[l->at + 1];
-    return (jv){.kind = V_UNSET};
-}
-
-static jv missing(jv obj, const jx_node *at)
-{
-    return (jv){.kind = V_UNDEF, .aux = obj.kind, .node = at};
-}
-
-/* The method or other attribute of an object, V_UNSET when it has none. */
-static jv attribute(jx *x, jv obj, const char *name)
-{
-    bool unsafe = false;
-
-    if (obj.kind == V_LOOP) {
-        jv v = loop_attr(x, obj.loop, name);
-        if (v.kind != V_UNSET)
-            return v;
-    }
-    if (obj.kind == V_NS) {
-        const jv *v = aq_jx_findz(x, obj.d, name);
-        return v ? *v : (jv){.kind = V_UNSET};
-    }
-    if (obj.kind == V_MACRO && !strcmp(name, "name"))
-        return aq_jx_strz(x, obj.macro->node->name ? obj.macro->node->name : "caller");
-    const jx_func *f = aq_jx_method_of(obj, name, &unsafe);
-    if (unsafe) {
-        aq_jx_fail(x, AQ_E_FORMAT, "templates may not change a %s by '%s'", aq_jx_kind(obj), name);
-        return JX_UNDEF;
-    }
-    if (!f)
-        return (jv){.kind = V_UNSET};
-    jx_method *m = aq_jx_alloc(x, sizeof *m);
-    if (!m)
-        return JX_UNDEF;
-    *m = (jx_method){obj, f};
-    return (jv){.kind = V_METHOD, .method = m};
-}
-
-jv aq_jx_attr(jx *x, jv obj, const char *name, const jx_node *at)
-{
-    if (x->rc)
-        return JX_UNDEF;
-    if (obj.kind == V_UNDEF)
-        return undefined(x, obj);
-    jv v = attribute(x, obj, name);
-    if (v.kind != V_UNSET)
-        return v;
-    if (obj.kind == V_DICT) {
-        const jv *item = aq_jx_findz(x, obj.d, name);
-        if (item)
-            return *item;
-    }
-    return missing(obj, at);
-}
-
-jv aq_jx_item(jx *x, jv obj, jv key, const jx_node *at)
-{
-    jv v = {.kind = V_UNSET};
-
-    if (x->rc)
-        return JX_UNDEF;
-    if (obj.kind == V_UNDEF)
-        return undefined(x, obj);
-    if (obj.kind == V_DICT) {
-        const jv *item = aq_jx_find(x, obj.d, key);
-        if (item)
-            return *item;
-    } else if ((key.kind == V_INT || key.kind == V_BOOL) && (obj.kind == V_LIST || obj.kind == V_TUPLE)) {
-        int64_t i = key.i < 0 ? key.i + obj.l->n : key.i;
-        if (i >= 0 && i < obj.l->n)
-            return obj.l->item[i];
-    } else if ((key.kind == V_INT || key.kind == V_BOOL) && obj.kind == V_STR) {
-        v = aq_jx_char(x, obj.s, key.i);
-        if (v.kind != V_UNSET)
-            return v;
-    }
-    if (key.kind == V_STR && key.s->n < 64) {
-        char name[64];
-        memcpy(name, key.s->p, key.s->n);
-        name[key.s->n] = 0;
-        v = attribute(x, obj, name);
-        if (v.kind != V_UNSET)
-            return v;
-    }
-    return missing(obj, at);
-}
-
 /* ---- calls ---- */
 
 /* Evaluate positional and named arguments of a call, filter or test. */
 static bool eval_args(jx *x, const jx_node *n, jx_args *ret)
 {
-    jv *pos = n->n ? aq_jx_alloc(x, n->n * sizeof *pos) : NULL, *kw = n->n_kw ? aq_jx_alloc(x, n->n_kw * sizeof *kw) : NULL;
+    jv *pos = n->n ? aq_jx_alloc(x, n->n * sizeof *pos) : NULL,
+       *kw = n->n_kw ? aq_jx_alloc(x, n->n_kw * sizeof *kw) : NULL;
 
     if (x->rc)
         return false;
@@ -423,7 +141,8 @@ jv aq_jx_call_func(jx *x, const jx_func *f, jv self, const jx_args *a)
     for (uint32_t k = 0; k < a->n_kw; k++) {
         size_t len = strlen(a->kw_name[k]);
         bool known = false;
-        for (const char *p = f->params; *p && !known; p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' '))
+        for (const char *p = f->params; *p && !known;
+             p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' '))
             known = strcspn(p, " ") == len && !memcmp(p, a->kw_name[k], len);
         if (!known) {
             aq_jx_fail(x, AQ_E_FORMAT, "%s has no argument '%.60s'", f->name, a->kw_name[k]);
@@ -435,7 +154,7 @@ jv aq_jx_call_func(jx *x, const jx_func *f, jv self, const jx_args *a)
 
 static void bind_macro(jx *x, const jx_node *n, const jx_args *a)
 {
-    uint32_t first_default = n->n - n->n_kw, extra = 0;
+    uint32_t first_default = n->n - n->n_kw;
 
     for (uint32_t i = 0; !x->rc && i < n->n; i++) {
         jv v = {.kind = V_UNSET};
@@ -445,7 +164,8 @@ static void bind_macro(jx *x, const jx_node *n, const jx_args *a)
             if (!strcmp(a->kw_name[k], n->item[i]->name))
                 v = a->kw[k];
         if (v.kind == V_UNSET)
-            v = i >= first_default ? aq_jx_eval(x, n->kw[i - first_default]) : (jv){.kind = V_UNDEF, .aux = V_UNSET, .node = n->item[i]};
+            v = i >= first_default ? aq_jx_eval(x, n->kw[i - first_default])
+                                   : (jv){.kind = V_UNDEF, .aux = V_UNSET, .node = n->item[i]};
         aq_jx_set(x, n->item[i]->sym, v);
     }
     jv more = aq_jx_list(x, V_TUPLE, 0), named = aq_jx_dict(x);
@@ -458,9 +178,8 @@ static void bind_macro(jx *x, const jx_node *n, const jx_args *a)
         if (!is_param && !strcmp(a->kw_name[k], "caller"))
             aq_jx_set(x, x->sym_caller, a->kw[k]);
         else if (!is_param)
-            aq_jx_put(x, named, aq_jx_strz(x, a->kw_name[k]), a->kw[k]), extra++;
+            aq_jx_put(x, named, aq_jx_strz(x, a->kw_name[k]), a->kw[k]);
     }
-    (void)extra;
     aq_jx_set(x, x->sym_varargs, more);
     aq_jx_set(x, x->sym_kwargs, named);
 }
@@ -475,7 +194,6 @@ static jv call_macro(jx *x, const jx_macro *m, const jx_args *a)
         x->scope = saved;
         return JX_UNDEF;
     }
-    x->scope->kept = true;
     bind_macro(x, m->node, a);
     aq_jx_exec(x, m->node->b, out);
     x->scope = saved;
@@ -492,9 +210,15 @@ jv aq_jx_call(jx *x, jv callee, const jx_args *a)
         return JX_UNDEF;
     jv v = JX_UNDEF;
     switch (callee.kind) {
-    case V_FUNC: v = aq_jx_call_func(x, callee.func, JX_NONE, a); break;
-    case V_METHOD: v = aq_jx_call_func(x, callee.method->func, callee.method->self, a); break;
-    case V_MACRO: v = call_macro(x, callee.macro, a); break;
+    case V_FUNC:
+        v = aq_jx_call_func(x, callee.func, JX_NONE, a);
+        break;
+    case V_METHOD:
+        v = aq_jx_call_func(x, callee.method->func, callee.method->self, a);
+        break;
+    case V_MACRO:
+        v = call_macro(x, callee.macro, a);
+        break;
     case V_LOOP: {
         jx_buf *out = aq_jx_alloc(x, sizeof *out);
         if (!callee.loop->node->flag)
@@ -510,8 +234,12 @@ jv aq_jx_call(jx *x, jv callee, const jx_args *a)
         v = aq_jx_take(x, out);
         break;
     }
-    case V_UNDEF: undefined(x, callee); break;
-    default: aq_jx_fail(x, AQ_E_FORMAT, "a %s cannot be called", aq_jx_kind(callee)); break;
+    case V_UNDEF:
+        aq_jx_undefined(x, callee);
+        break;
+    default:
+        aq_jx_fail(x, AQ_E_FORMAT, "a %s cannot be called", aq_jx_kind(callee));
+        break;
     }
     aq_jx_leave(x);
     return v;
@@ -525,7 +253,8 @@ static jv eval_filter(jx *x, const jx_node *n)
     jv v = n->a ? aq_jx_eval(x, n->a) : x->block;
 
     if (!x->rc && !n->func)
-        aq_jx_fail(x, AQ_E_UNSUPPORTED, "the %s '%.60s' is not known", n->kind == N_FILTER ? "filter" : "test", n->name);
+        aq_jx_fail(x, AQ_E_UNSUPPORTED, "the %s '%.60s' is not known",
+                   n->kind == N_FILTER ? "filter" : "test", n->name);
     if (!eval_args(x, n, &a))
         return JX_UNDEF;
     a.self = v;
@@ -539,11 +268,11 @@ static jv eval_item(jx *x, const jx_node *n)
 
     if (k->kind != N_SLICE)
         return aq_jx_item(x, obj, aq_jx_eval(x, k), n);
-    jv unset = {.kind = V_UNSET}, from = k->a ? aq_jx_eval(x, k->a) : unset, to = k->b ? aq_jx_eval(x, k->b) : unset,
-       step = k->c ? aq_jx_eval(x, k->c) : unset;
+    jv unset = {.kind = V_UNSET}, from = k->a ? aq_jx_eval(x, k->a) : unset,
+       to = k->b ? aq_jx_eval(x, k->b) : unset, step = k->c ? aq_jx_eval(x, k->c) : unset;
     if (x->rc)
         return JX_UNDEF;
-    return obj.kind == V_UNDEF ? undefined(x, obj) : aq_jx_slice(x, obj, from, to, step);
+    return obj.kind == V_UNDEF ? aq_jx_undefined(x, obj) : aq_jx_slice(x, obj, from, to, step);
 }
 
 static jv eval_list(jx *x, const jx_node *n)
@@ -563,7 +292,7 @@ static jv eval_list(jx *x, const jx_node *n)
         for (uint32_t i = 1; !x->rc && i < n->n; i++) {
             jv t = aq_jx_text(x, aq_jx_eval(x, n->item[i]));
             if (!x->rc)
-                out = concat(x, out, t);
+                out = aq_jx_concat(x, out, t);
         }
         return out;
     }
@@ -580,7 +309,7 @@ static jv eval_compare(jx *x, const jx_node *n)
 
     for (uint32_t i = 0; yes && !x->rc && i < n->n; i++) {
         jv right = aq_jx_eval(x, n->item[i]);
-        yes = !x->rc && compare(x, n->ops[i], left, right);
+        yes = !x->rc && aq_jx_compare(x, n->ops[i], left, right);
         left = right;
     }
     return aq_jx_bool(yes);
@@ -593,14 +322,15 @@ static jv eval_sign(jx *x, const jx_node *n)
     if (x->rc)
         return JX_UNDEF;
     if (v.kind == V_UNDEF)
-        return undefined(x, v);
+        return aq_jx_undefined(x, v);
     if (!aq_jx_is_num(v)) {
         aq_jx_fail(x, AQ_E_FORMAT, "a %s has no sign", aq_jx_kind(v));
         return JX_UNDEF;
     }
     if (n->kind == N_POS)
         return v.kind == V_BOOL ? aq_jx_int(v.i) : v;
-    return v.kind == V_FLOAT ? aq_jx_float(-v.f) : int_op(x, OP_SUB, 0, v.i);
+    return v.kind == V_FLOAT ? aq_jx_float(-v.f)
+                             : aq_jx_binary(x, OP_SUB, aq_jx_int(0), aq_jx_int(v.i));
 }
 
 static jv eval_call(jx *x, const jx_node *n)
@@ -622,19 +352,33 @@ jv aq_jx_eval(jx *x, const jx_node *n)
         return v;
     x->line = n->line;
     switch (n->kind) {
-    case N_CONST: v = n->val; break;
-    case N_NAME: v = lookup(x, n); break;
+    case N_CONST:
+        v = n->val;
+        break;
+    case N_NAME:
+        v = lookup(x, n);
+        break;
     case N_ATTR:
         v = aq_jx_eval(x, n->a);
         v = aq_jx_attr(x, v, n->name, n);
         break;
-    case N_ITEM: v = eval_item(x, n); break;
-    case N_CALL: v = eval_call(x, n); break;
+    case N_ITEM:
+        v = eval_item(x, n);
+        break;
+    case N_CALL:
+        v = eval_call(x, n);
+        break;
     case N_FILTER:
-    case N_TEST: v = eval_filter(x, n); break;
-    case N_NOT: v = aq_jx_bool(!aq_jx_true(aq_jx_eval(x, n->a))); break;
+    case N_TEST:
+        v = eval_filter(x, n);
+        break;
+    case N_NOT:
+        v = aq_jx_bool(!aq_jx_true(aq_jx_eval(x, n->a)));
+        break;
     case N_NEG:
-    case N_POS: v = eval_sign(x, n); break;
+    case N_POS:
+        v = eval_sign(x, n);
+        break;
     case N_AND:
         v = aq_jx_eval(x, n->a);
         v = aq_jx_true(v) ? aq_jx_eval(x, n->b) : v;
@@ -649,7 +393,9 @@ jv aq_jx_eval(jx *x, const jx_node *n)
         v = aq_jx_binary(x, n->op, a, b);
         break;
     }
-    case N_COMPARE: v = eval_compare(x, n); break;
+    case N_COMPARE:
+        v = eval_compare(x, n);
+        break;
     case N_COND:
         if (aq_jx_true(aq_jx_eval(x, n->a)))
             v = aq_jx_eval(x, n->b);
@@ -659,8 +405,12 @@ jv aq_jx_eval(jx *x, const jx_node *n)
     case N_LIST:
     case N_TUPLE:
     case N_DICT:
-    case N_CONCAT: v = eval_list(x, n); break;
-    default: aq_jx_fail(x, AQ_E_FORMAT, "no expression"); break;
+    case N_CONCAT:
+        v = eval_list(x, n);
+        break;
+    default:
+        aq_jx_fail(x, AQ_E_FORMAT, "no expression");
+        break;
     }
     aq_jx_leave(x);
     return x->rc ? JX_UNDEF : v;
@@ -690,11 +440,10 @@ static void run_loop(jx *x, const jx_node *n, jv what, uint32_t depth, jx_buf *o
     jx_loop *loop = aq_jx_alloc(x, sizeof *loop);
     if (!loop || x->rc)
         return;
-    *loop = (jx_loop){.list = items.l, .depth = depth, .node = n, .scope = saved, .changed = {.kind = V_UNSET}};
+    *loop = (jx_loop){
+        .list = items.l, .depth = depth, .node = n, .scope = saved, .changed = {.kind = V_UNSET}};
     for (uint32_t count = items.l->n; !x->rc && loop->at < count; loop->at++) {
         if (!aq_jx_enter(x))
-            break;
-        if (s->kept && !(s = scope_new(x, saved)))
             break;
         s->n = 0;
         x->scope = s;
@@ -720,8 +469,6 @@ static jv make_macro(jx *x, const jx_node *n)
     if (!m)
         return JX_UNDEF;
     *m = (jx_macro){n, x->scope};
-    for (jx_scope *s = x->scope; s; s = s->up)
-        s->kept = true;
     return (jv){.kind = V_MACRO, .macro = m};
 }
 
@@ -792,8 +539,12 @@ void aq_jx_exec(jx *x, const jx_node *n, jx_buf *out)
         for (uint32_t i = 0; !x->rc && !x->jump && i < n->n; i++)
             aq_jx_exec(x, n->item[i], out);
         break;
-    case N_DATA: aq_jx_putstr(x, out, n->val.s); break;
-    case N_OUTPUT: aq_jx_print(x, out, aq_jx_eval(x, n->a)); break;
+    case N_DATA:
+        aq_jx_putstr(x, out, n->val.s);
+        break;
+    case N_OUTPUT:
+        aq_jx_print(x, out, aq_jx_eval(x, n->a));
+        break;
     case N_IF:
         while (n && n->kind == N_IF && !x->rc) {
             const jx_node *hit = aq_jx_true(aq_jx_eval(x, n->a)) ? n->b : n->c;
@@ -824,16 +575,24 @@ void aq_jx_exec(jx *x, const jx_node *n, jx_buf *out)
         aq_jx_set(x, n->sym, m);
         break;
     }
-    case N_CALLBLOCK: call_block(x, n, out); break;
+    case N_CALLBLOCK:
+        call_block(x, n, out);
+        break;
     case N_FILTERBLOCK: {
         jv v = block_text(x, n->b, n->c);
         aq_jx_print(x, out, v);
         break;
     }
-    case N_WITH: with_block(x, n, out); break;
+    case N_WITH:
+        with_block(x, n, out);
+        break;
     case N_BREAK:
-    case N_CONTINUE: x->jump = n->kind; break;
-    default: aq_jx_fail(x, AQ_E_FORMAT, "no statement"); break;
+    case N_CONTINUE:
+        x->jump = n->kind;
+        break;
+    default:
+        aq_jx_fail(x, AQ_E_FORMAT, "no statement");
+        break;
     }
     aq_jx_leave(x);
 }

@@ -56,7 +56,8 @@ static jv f_string(ARGS)
 
 static jv f_trim(ARGS)
 {
-    jv s = aq_jx_text(x, self), c = given(arg[0]) && arg[0].kind != V_NONE ? aq_jx_text(x, arg[0]) : JX_UNDEF;
+    jv s = aq_jx_text(x, self),
+       c = given(arg[0]) && arg[0].kind != V_NONE ? aq_jx_text(x, arg[0]) : JX_UNDEF;
     return x->rc ? JX_UNDEF : aq_jx_strip(x, s.s, c.kind == V_STR ? c.s : NULL, 3);
 }
 
@@ -76,7 +77,8 @@ static jv f_indent(ARGS)
 
 static jv f_escape(ARGS)
 {
-    static const char *const pair[][2] = {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&#34;"}, {"'", "&#39;"}};
+    static const char *const pair[][2] = {
+        {"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&#34;"}, {"'", "&#39;"}};
     jv s = aq_jx_text(x, self);
     for (size_t i = 0; !x->rc && i < AQ_LEN(pair); i++) {
         jv a = aq_jx_strz(x, pair[i][0]), b = aq_jx_strz(x, pair[i][1]);
@@ -125,7 +127,9 @@ static jv f_wordcount(ARGS)
 static jv f_int(ARGS)
 {
     jv dflt = given(arg[0]) ? arg[0] : aq_jx_int(0);
-    int base = arg[1].kind == V_INT && arg[1].i >= 0 && arg[1].i <= 36 && arg[1].i != 1 ? (int)arg[1].i : 10;
+    int base = arg[1].kind == V_INT && arg[1].i >= 0 && arg[1].i <= 36 && arg[1].i != 1
+                   ? (int)arg[1].i
+                   : 10;
 
     if (self.kind == V_INT || self.kind == V_BOOL)
         return aq_jx_int(self.i);
@@ -172,7 +176,8 @@ static jv f_abs(ARGS)
         aq_jx_fail(x, AQ_E_FORMAT, "abs: a %s is no number", aq_jx_kind(self));
         return JX_UNDEF;
     }
-    return self.kind == V_FLOAT ? aq_jx_float(fabs(self.f)) : aq_jx_int(self.i < 0 && self.i != INT64_MIN ? -self.i : self.i);
+    return self.kind == V_FLOAT ? aq_jx_float(fabs(self.f))
+                                : aq_jx_int(self.i < 0 && self.i != INT64_MIN ? -self.i : self.i);
 }
 
 static jv f_round(ARGS)
@@ -193,7 +198,8 @@ static jv f_round(ARGS)
         return aq_jx_int(self.i);
     if (places < 0 || places > 20 || !isfinite(self.f))
         return self;
-    snprintf(buf, sizeof buf, "%.*f", (int)places, self.f); /* to even, and exact in decimal, as Python rounds */
+    snprintf(buf, sizeof buf, "%.*f", (int)places,
+             self.f); /* to even, and exact in decimal, as Python rounds */
     return aq_jx_float(strtod(buf, NULL));
 }
 
@@ -256,7 +262,8 @@ static jv path(jx *x, jv v, jv attr)
         int64_t to = aq_jx_strpos(attr.s, &dot, from);
         uint32_t end = to < 0 ? attr.s->n : (uint32_t)to;
         jv key = aq_jx_str(x, attr.s->p + from, end - from);
-        if (key.kind == V_STR && key.s->n && key.s->n < 10 && strspn(key.s->p, "0123456789") >= key.s->n) {
+        if (key.kind == V_STR && key.s->n && key.s->n < 10 &&
+            strspn(key.s->p, "0123456789") >= key.s->n) {
             int64_t i = 0;
             for (uint32_t k = 0; k < key.s->n; k++)
                 i = i * 10 + (key.s->p[k] - '0');
@@ -349,7 +356,8 @@ static jv f_dictsort(ARGS)
         aq_jx_fail(x, AQ_E_FORMAT, "dictsort: a %s is no dict", aq_jx_kind(self));
         return JX_UNDEF;
     }
-    return sorted(x, f_items(x, self, arg, raw), aq_jx_int(aq_jx_is(arg[1], "value")), flag(arg[2], false), flag(arg[0], false));
+    return sorted(x, f_items(x, self, arg, raw), aq_jx_int(aq_jx_is(arg[1], "value")),
+                  flag(arg[2], false), flag(arg[0], false));
 }
 
 static jv f_unique(ARGS)
@@ -415,7 +423,8 @@ static jv f_batch(ARGS)
 
 static jv f_groupby(ARGS)
 {
-    jv l = sorted(x, self, arg[0], false, flag(arg[2], false)), out = aq_jx_list(x, V_LIST, 0), last = JX_UNDEF, group = JX_UNDEF;
+    jv l = sorted(x, self, arg[0], false, flag(arg[2], false)), out = aq_jx_list(x, V_LIST, 0),
+       last = JX_UNDEF, group = JX_UNDEF;
     for (uint32_t i = 0; !x->rc && i < l.l->n; i++) {
         jv k = path(x, l.l->item[i], arg[0]);
         if (!i || !aq_jx_equal(x, k, last)) {
@@ -458,7 +467,8 @@ static const jx_func *named(jx *x, jv v, const jx_func *(*find)(const char *), c
 
 static jv f_map(ARGS)
 {
-    jv l = aq_jx_iter(x, self), out = aq_jx_list(x, V_LIST, 0), attr = kwarg(raw, "attribute"), dflt = kwarg(raw, "default");
+    jv l = aq_jx_iter(x, self), out = aq_jx_list(x, V_LIST, 0), attr = kwarg(raw, "attribute"),
+       dflt = kwarg(raw, "default");
     const jx_func *f = NULL;
 
     if (!given(attr)) {

@@ -24,7 +24,8 @@ typedef struct lexer {
 
 static int no_mem(lexer *x)
 {
-    return aq_fail(x->err, AQ_E_NOMEM, "template: out of memory in line %u", x->line);
+    return aq_fail(x->err, aq_jx_no_mem(x->arena, 4096, AQ_TMPL_PARSE_BYTES_MAX),
+                   "template line %u: there is not enough memory for the template", x->line);
 }
 
 static int put(lexer *x, jx_tok t)
@@ -90,12 +91,15 @@ static int put_data(lexer *x, size_t from, size_t to, char sign, bool is_var, bo
         if ((line > from || line_start) && space_begin(x, line, to) == line)
             to = line;
     }
-    return to > from ? put(x, (jx_tok){.kind = T_DATA, .p = x->s + from, .n = (uint32_t)(to - from)}) : 0;
+    return to > from
+               ? put(x, (jx_tok){.kind = T_DATA, .p = x->s + from, .n = (uint32_t)(to - from)})
+               : 0;
 }
 
 static bool is_name(uint32_t cp)
 {
-    return cp == '_' || (aq_uni_class(cp) & (AQ_CL_LETTER | AQ_CL_NUM)) || (cp >= 0x80 && (aq_uni_class(cp) & AQ_CL_MARK));
+    return cp == '_' || (aq_uni_class(cp) & (AQ_CL_LETTER | AQ_CL_NUM)) ||
+           (cp >= 0x80 && (aq_uni_class(cp) & AQ_CL_MARK));
 }
 
 static int lex_string(lexer *x)
@@ -130,20 +134,24 @@ static int lex_string(lexer *x)
         } else if (want) {
             for (; got < want && k < i; got++, k++) {
                 char h = x->s[k];
-                int d = h >= '0' && h <= '9' ? h - '0' : (h | 32) >= 'a' && (h | 32) <= 'f' ? (h | 32) - 'a' + 10 : -1;
+                int d = h >= '0' && h <= '9'                 ? h - '0'
+                        : (h | 32) >= 'a' && (h | 32) <= 'f' ? (h | 32) - 'a' + 10
+                                                             : -1;
                 if (d < 0)
                     break;
                 cp = cp * 16 + (uint32_t)d;
             }
             if (got < want || cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000))
-                return aq_fail(x->err, AQ_E_FORMAT, "template line %u: \\%c escape is not a character", x->line, c);
+                return aq_fail(x->err, AQ_E_FORMAT,
+                               "template line %u: \\%c escape is not a character", x->line, c);
             n += aq_utf8_put(cp, out + n);
         } else if (c >= '0' && c <= '7') {
             for (k--; got < 3 && k < i && x->s[k] >= '0' && x->s[k] <= '7'; got++)
                 cp = cp * 8 + (uint32_t)(x->s[k++] - '0');
             n += aq_utf8_put(cp, out + n);
         } else if (c == 'N') {
-            return aq_fail(x->err, AQ_E_UNSUPPORTED, "template line %u: \\N{…} escapes are not supported", x->line);
+            return aq_fail(x->err, AQ_E_UNSUPPORTED,
+                           "template line %u: \\N{…} escapes are not supported", x->line);
         } else {
             out[n++] = '\\';
             out[n++] = c;
@@ -162,7 +170,8 @@ static bool digit(char c)
 /* Digits with single underscores between them. */
 static size_t digits(const lexer *x, size_t i)
 {
-    while (i < x->n && (digit(x->s[i]) || (x->s[i] == '_' && i + 1 < x->n && digit(x->s[i - 1]) && digit(x->s[i + 1]))))
+    while (i < x->n && (digit(x->s[i]) || (x->s[i] == '_' && i + 1 < x->n && digit(x->s[i - 1]) &&
+                                           digit(x->s[i + 1]))))
         i++;
     return i;
 }
@@ -177,7 +186,8 @@ static int lex_number(lexer *x)
 
     if (x->s[i] == '0' && i + 2 < x->n && strchr("xXoObB", x->s[i + 1])) {
         base = (x->s[i + 1] | 32) == 'x' ? 16 : (x->s[i + 1] | 32) == 'o' ? 8 : 2;
-        for (i += 2; i < x->n && (digit(x->s[i]) || x->s[i] == '_' || (base == 16 && (x->s[i] | 32) >= 'a' && (x->s[i] | 32) <= 'f'));)
+        for (i += 2; i < x->n && (digit(x->s[i]) || x->s[i] == '_' ||
+                                  (base == 16 && (x->s[i] | 32) >= 'a' && (x->s[i] | 32) <= 'f'));)
             i++;
         a += 2;
     } else {
@@ -200,7 +210,9 @@ static int lex_number(lexer *x)
     for (size_t k = a; k < i; k++)
         if (x->s[k] != '_') {
             if (n + 1 >= sizeof buf)
-                return aq_fail(x->err, AQ_E_LIMIT, "template line %u: a number has more than %zu digits", x->line, sizeof buf - 1);
+                return aq_fail(x->err, AQ_E_LIMIT,
+                               "template line %u: a number has more than %zu digits", x->line,
+                               sizeof buf - 1);
             buf[n++] = x->s[k];
         }
     buf[n] = 0;
@@ -211,7 +223,8 @@ static int lex_number(lexer *x)
     else
         t.i = strtoll(buf, NULL, base);
     if (!is_float && errno == ERANGE)
-        return aq_fail(x->err, AQ_E_LIMIT, "template line %u: the number %s has more than 64 bits", x->line, buf);
+        return aq_fail(x->err, AQ_E_LIMIT, "template line %u: the number %s has more than 64 bits",
+                       x->line, buf);
     x->at = i;
     return put(x, t);
 }
@@ -222,7 +235,8 @@ static int lex_tag(lexer *x, bool is_var, uint32_t begin_line)
     static const struct {
         const char *s;
         uint8_t op;
-    } two[] = {{"**", TO_POW}, {"//", TO_FLOORDIV}, {"==", TO_EQ}, {"!=", TO_NE}, {"<=", TO_LE}, {">=", TO_GE}};
+    } two[] = {{"**", TO_POW}, {"//", TO_FLOORDIV}, {"==", TO_EQ},
+               {"!=", TO_NE},  {"<=", TO_LE},       {">=", TO_GE}};
     char open[AQ_TMPL_NODE_DEPTH_MAX];
     uint32_t n_open = 0;
     const char *end = is_var ? "}}" : "%}";
@@ -231,7 +245,8 @@ static int lex_tag(lexer *x, bool is_var, uint32_t begin_line)
     for (;;) {
         count_lines(x, space_end(x, x->at));
         if (x->at >= x->n)
-            return aq_fail(x->err, AQ_E_FORMAT, "template line %u: this %s has no end", begin_line, is_var ? "{{" : "{%");
+            return aq_fail(x->err, AQ_E_FORMAT, "template line %u: this %s has no end", begin_line,
+                           is_var ? "{{" : "{%");
         const char *p = x->s + x->at;
         size_t left = x->n - x->at, skip = (*p == '-' || (*p == '+' && !is_var)) && left > 2;
         if (!n_open && left - skip >= 2 && !memcmp(p + skip, end, 2)) {
@@ -266,16 +281,18 @@ static int lex_tag(lexer *x, bool is_var, uint32_t begin_line)
             if (!op && *p && strchr("+-/*%~[](){}<>=.:|,;", *p))
                 op = (uint8_t)*p;
             if (!op)
-                return aq_fail(x->err, AQ_E_FORMAT, "template line %u: unexpected character '%.*s'", x->line,
-                               (int)aq_uni_next(p, left, &cp, NULL), p);
+                return aq_fail(x->err, AQ_E_FORMAT, "template line %u: unexpected character '%.*s'",
+                               x->line, (int)aq_uni_next(p, left, &cp, NULL), p);
             if (op == '(' || op == '[' || op == '{') {
                 if (n_open == sizeof open)
-                    return aq_fail(x->err, AQ_E_LIMIT, "template line %u: more than %u brackets open", x->line, AQ_TMPL_NODE_DEPTH_MAX);
+                    return aq_fail(x->err, AQ_E_LIMIT,
+                                   "template line %u: more than %u brackets open", x->line,
+                                   AQ_TMPL_NODE_DEPTH_MAX);
                 open[n_open++] = op == '(' ? ')' : op == '[' ? ']' : '}';
             } else if (op == ')' || op == ']' || op == '}') {
                 if (!n_open || open[n_open - 1] != op)
-                    return aq_fail(x->err, AQ_E_FORMAT, "template line %u: unexpected '%c'%s", x->line, op,
-                                   n_open ? ", another bracket is open" : "");
+                    return aq_fail(x->err, AQ_E_FORMAT, "template line %u: unexpected '%c'%s",
+                                   x->line, op, n_open ? ", another bracket is open" : "");
                 n_open--;
             }
             rc = put(x, (jx_tok){.kind = T_OP, .op = op});
@@ -339,7 +356,8 @@ static int lex(lexer *x)
             for (i = from; i < x->n && !(end = word_tag(x, i, "endraw", &sign, &sign2));)
                 i++;
             if (i >= x->n)
-                return aq_fail(x->err, AQ_E_FORMAT, "template line %u: this raw block has no end", line);
+                return aq_fail(x->err, AQ_E_FORMAT, "template line %u: this raw block has no end",
+                               line);
             if ((rc = put_data(x, from, i, sign, false, line_start)) < 0)
                 return rc;
             count_lines(x, after(x, end, sign2));
@@ -347,12 +365,14 @@ static int lex(lexer *x)
             for (i += 2; i + 1 < x->n && memcmp(x->s + i, "#}", 2);)
                 i++;
             if (i + 1 >= x->n)
-                return aq_fail(x->err, AQ_E_FORMAT, "template line %u: this comment has no end", line);
+                return aq_fail(x->err, AQ_E_FORMAT, "template line %u: this comment has no end",
+                               line);
             char c = x->s[i - 1];
             count_lines(x, after(x, i + 2, c == '-' || c == '+' ? c : 0));
         } else {
             x->at = i + 2 + (sign != 0);
-            if ((rc = put(x, (jx_tok){.kind = kind == '{' ? T_VAR_BEGIN : T_BLOCK_BEGIN})) < 0 || (rc = lex_tag(x, kind == '{', line)) < 0)
+            if ((rc = put(x, (jx_tok){.kind = kind == '{' ? T_VAR_BEGIN : T_BLOCK_BEGIN})) < 0 ||
+                (rc = lex_tag(x, kind == '{', line)) < 0)
                 return rc;
         }
         line_start = x->at > 0 && x->s[x->at - 1] == '\n';
@@ -360,7 +380,8 @@ static int lex(lexer *x)
     return 0;
 }
 
-int aq_jx_lex(aq_arena *arena, const char *src, size_t n, jx_tok **ret, uint32_t *ret_n, aq_err *err)
+int aq_jx_lex(aq_arena *arena, const char *src, size_t n, jx_tok **ret, uint32_t *ret_n,
+              aq_err *err)
 {
     lexer x = {.arena = arena, .line = 1, .err = err};
     int rc;

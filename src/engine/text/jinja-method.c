@@ -18,7 +18,8 @@ static const jx_str *str(jx *x, jv v, const char *what)
 {
     if (v.kind == V_STR)
         return v.s;
-    aq_jx_fail(x, AQ_E_FORMAT, "%s wants a string, not a %s", what, v.kind == V_UNSET ? "missing argument" : aq_jx_kind(v));
+    aq_jx_fail(x, AQ_E_FORMAT, "%s wants a string, not a %s", what,
+               v.kind == V_UNSET ? "missing argument" : aq_jx_kind(v));
     return NULL;
 }
 
@@ -135,13 +136,17 @@ static jv m_endswith(ARGS)
 static jv m_removeprefix(ARGS)
 {
     const jx_str *a = str(x, arg[0], "removeprefix");
-    return x->rc ? JX_UNDEF : affix(self.s, a, false) ? aq_jx_sub(x, self.s, a->n, self.s->n) : self;
+    return x->rc                     ? JX_UNDEF
+           : affix(self.s, a, false) ? aq_jx_sub(x, self.s, a->n, self.s->n)
+                                     : self;
 }
 
 static jv m_removesuffix(ARGS)
 {
     const jx_str *a = str(x, arg[0], "removesuffix");
-    return x->rc ? JX_UNDEF : affix(self.s, a, true) ? aq_jx_sub(x, self.s, 0, self.s->n - a->n) : self;
+    return x->rc                    ? JX_UNDEF
+           : affix(self.s, a, true) ? aq_jx_sub(x, self.s, 0, self.s->n - a->n)
+                                    : self;
 }
 
 static jv m_join(ARGS)
@@ -333,28 +338,59 @@ static jv m_list_count(ARGS)
 }
 
 static const jx_func str_methods[] = {
-    {"strip", "chars", m_strip}, {"lstrip", "chars", m_lstrip}, {"rstrip", "chars", m_rstrip}, {"upper", "", m_upper}, {"lower", "", m_lower},
-    {"title", "", m_title}, {"capitalize", "", m_capitalize}, {"swapcase", "", m_swapcase}, {"split", "sep maxsplit", m_split},
-    {"rsplit", "sep maxsplit", m_rsplit}, {"splitlines", "", m_splitlines}, {"replace", "old new count", m_replace},
-    {"startswith", "prefix", m_startswith}, {"endswith", "suffix", m_endswith}, {"removeprefix", "prefix", m_removeprefix},
-    {"removesuffix", "suffix", m_removesuffix}, {"join", "iterable", m_join}, {"find", "sub", m_find}, {"rfind", "sub", m_rfind},
-    {"index", "sub", m_index}, {"rindex", "sub", m_rindex}, {"count", "sub", m_count}, {"partition", "sep", m_partition},
-    {"rpartition", "sep", m_rpartition}, {"zfill", "width", m_zfill}, {"isalnum", "", m_isalnum}, {"isalpha", "", m_isalpha},
-    {"isdigit", "", m_isdigit}, {"isspace", "", m_isspace}, {"isupper", "", m_isupper}, {"islower", "", m_islower},
+    {"strip", "chars", m_strip},
+    {"lstrip", "chars", m_lstrip},
+    {"rstrip", "chars", m_rstrip},
+    {"upper", "", m_upper},
+    {"lower", "", m_lower},
+    {"title", "", m_title},
+    {"capitalize", "", m_capitalize},
+    {"swapcase", "", m_swapcase},
+    {"split", "sep maxsplit", m_split},
+    {"rsplit", "sep maxsplit", m_rsplit},
+    {"splitlines", "", m_splitlines},
+    {"replace", "old new count", m_replace},
+    {"startswith", "prefix", m_startswith},
+    {"endswith", "suffix", m_endswith},
+    {"removeprefix", "prefix", m_removeprefix},
+    {"removesuffix", "suffix", m_removesuffix},
+    {"join", "iterable", m_join},
+    {"find", "sub", m_find},
+    {"rfind", "sub", m_rfind},
+    {"index", "sub", m_index},
+    {"rindex", "sub", m_rindex},
+    {"count", "sub", m_count},
+    {"partition", "sep", m_partition},
+    {"rpartition", "sep", m_rpartition},
+    {"zfill", "width", m_zfill},
+    {"isalnum", "", m_isalnum},
+    {"isalpha", "", m_isalpha},
+    {"isdigit", "", m_isdigit},
+    {"isspace", "", m_isspace},
+    {"isupper", "", m_isupper},
+    {"islower", "", m_islower},
 };
-static const jx_func dict_methods[] = {{"get", "key default", m_get}, {"keys", "", m_keys}, {"values", "", m_values}, {"items", "", m_items}};
-static const jx_func list_methods[] = {{"index", "value", m_list_index}, {"count", "value", m_list_count}};
+static const jx_func dict_methods[] = {{"get", "key default", m_get},
+                                       {"keys", "", m_keys},
+                                       {"values", "", m_values},
+                                       {"items", "", m_items}};
+static const jx_func list_methods[] = {{"index", "value", m_list_index},
+                                       {"count", "value", m_list_count}};
 
 const jx_func *aq_jx_method_of(jv v, const char *name, bool *ret_unsafe)
 {
-    static const char *const list_no[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort", NULL},
-                             *const dict_no[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
+    static const char *const list_no[] = {"append", "clear",   "extend", "insert", "pop",
+                                          "remove", "reverse", "sort",   NULL},
+                             *const dict_no[] = {"clear",      "pop",    "popitem",
+                                                 "setdefault", "update", NULL};
     const char *const *no = v.kind == V_LIST ? list_no : v.kind == V_DICT ? dict_no : NULL;
-    const jx_func *t = v.kind == V_STR ? str_methods : v.kind == V_DICT ? dict_methods : list_methods;
-    size_t n = v.kind == V_STR                           ? AQ_LEN(str_methods)
-               : v.kind == V_DICT                        ? AQ_LEN(dict_methods)
+    const jx_func *t = v.kind == V_STR    ? str_methods
+                       : v.kind == V_DICT ? dict_methods
+                                          : list_methods;
+    size_t n = v.kind == V_STR                         ? AQ_LEN(str_methods)
+               : v.kind == V_DICT                      ? AQ_LEN(dict_methods)
                : v.kind == V_LIST || v.kind == V_TUPLE ? AQ_LEN(list_methods)
-                                                         : 0;
+                                                       : 0;
 
     *ret_unsafe = false;
     for (; no && *no; no++)
@@ -432,12 +468,14 @@ static jv g_strftime_now(ARGS)
     if (!f)
         return JX_UNDEF;
     if (f->n >= sizeof fmt || !localtime_r(&now, &tm)) {
-        aq_jx_fail(x, AQ_E_LIMIT, "strftime_now: the format has more than %zu bytes", sizeof fmt - 1);
+        aq_jx_fail(x, AQ_E_LIMIT, "strftime_now: the format has more than %zu bytes",
+                   sizeof fmt - 1);
         return JX_UNDEF;
     }
     memcpy(fmt, f->p, f->n);
     fmt[f->n] = 0;
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* English names whatever the user's language is */
+    locale_t c = newlocale(LC_ALL_MASK, "C",
+                           (locale_t)0); /* English names whatever the user's language is */
     size_t n = c ? strftime_l(out, sizeof out, fmt, &tm, c) : 0;
     if (c)
         freelocale(c);
@@ -446,8 +484,9 @@ static jv g_strftime_now(ARGS)
 }
 
 static const jx_func globals[] = {
-    {"namespace", "*", g_namespace}, {"raise_exception", "message", g_raise}, {"range", "*", g_range},
-    {"strftime_now", "format", g_strftime_now}, {"dict", "*", g_dict},
+    {"namespace", "*", g_namespace}, {"raise_exception", "message", g_raise},
+    {"range", "*", g_range},         {"strftime_now", "format", g_strftime_now},
+    {"dict", "*", g_dict},
 };
 
 const jx_func *aq_jx_global(const char *name)

@@ -127,7 +127,7 @@ void aq_jx_float_text(double f, char out[40])
             memcpy(o, d + 1, (size_t)n - 1);
             o += n - 1;
         }
-        snprintf(o, 8, "e%c%02d", exp < 0 ? '-' : '+', abs(exp));
+        snprintf(o, 12, "e%c%02d", exp < 0 ? '-' : '+', abs(exp) % 1000);
         return;
     }
     if (exp < 0) {
@@ -185,7 +185,11 @@ static void repr_str(jx *x, jx_buf *b, const jx_str *s)
         else if (aq_uni_class(cp) & AQ_CL_PRINT)
             buf[0] = 0;
         else
-            snprintf(buf, sizeof buf, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", cp);
+            snprintf(buf, sizeof buf,
+                     cp < 0x100     ? "\\x%02x"
+                     : cp < 0x10000 ? "\\u%04x"
+                                    : "\\U%08x",
+                     cp);
         if (buf[0])
             puts_(x, b, buf);
         else
@@ -202,13 +206,23 @@ void aq_jx_repr(jx *x, jx_buf *b, jv v)
         return;
     switch (v.kind) {
     case V_UNDEF:
-    case V_UNSET: puts_(x, b, "Undefined"); break;
-    case V_NONE: puts_(x, b, "None"); break;
-    case V_BOOL: puts_(x, b, v.i ? "True" : "False"); break;
+    case V_UNSET:
+        puts_(x, b, "Undefined");
+        break;
+    case V_NONE:
+        puts_(x, b, "None");
+        break;
+    case V_BOOL:
+        puts_(x, b, v.i ? "True" : "False");
+        break;
     case V_INT:
     case V_BIG:
-    case V_FLOAT: number(x, b, v); break;
-    case V_STR: repr_str(x, b, v.s); break;
+    case V_FLOAT:
+        number(x, b, v);
+        break;
+    case V_STR:
+        repr_str(x, b, v.s);
+        break;
     case V_LIST:
     case V_TUPLE:
         puts_(x, b, v.kind == V_LIST ? "[" : "(");
@@ -274,10 +288,11 @@ static void json_str(jx *x, jx_buf *b, const jx_str *s, bool ascii)
         aq_jx_walk(x, &w, b, i);
         if (hit)
             snprintf(buf, sizeof buf, "\\%c", to[hit - from]);
-        else if (cp < 0x20 || (ascii && cp >= 0x80 && cp < 0x10000))
+        else if (cp < 0x20 || (ascii && cp >= 0x7F && cp < 0x10000))
             snprintf(buf, sizeof buf, "\\u%04x", cp);
         else if (ascii && cp >= 0x10000)
-            snprintf(buf, sizeof buf, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10), 0xDC00 + ((cp - 0x10000) & 0x3FF));
+            snprintf(buf, sizeof buf, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10),
+                     0xDC00 + ((cp - 0x10000) & 0x3FF));
         if (buf[0])
             puts_(x, b, buf);
         else
@@ -321,16 +336,24 @@ void aq_jx_tojson(jx *x, jx_buf *b, jv v, const jx_json *o, uint32_t level)
     if (!aq_jx_enter(x))
         return;
     switch (v.kind) {
-    case V_NONE: puts_(x, b, "null"); break;
-    case V_BOOL: puts_(x, b, v.i ? "true" : "false"); break;
+    case V_NONE:
+        puts_(x, b, "null");
+        break;
+    case V_BOOL:
+        puts_(x, b, v.i ? "true" : "false");
+        break;
     case V_FLOAT:
         if (isnan(v.f) || isinf(v.f)) {
             puts_(x, b, isnan(v.f) ? "NaN" : v.f < 0 ? "-Infinity" : "Infinity");
             break;
         } /* fall through */
     case V_INT:
-    case V_BIG: number(x, b, v); break;
-    case V_STR: json_str(x, b, v.s, o->ascii); break;
+    case V_BIG:
+        number(x, b, v);
+        break;
+    case V_STR:
+        json_str(x, b, v.s, o->ascii);
+        break;
     case V_LIST:
     case V_TUPLE:
         puts_(x, b, "[");
@@ -371,7 +394,9 @@ void aq_jx_tojson(jx *x, jx_buf *b, jv v, const jx_json *o, uint32_t level)
         puts_(x, b, "}");
         break;
     }
-    default: aq_jx_fail(x, AQ_E_FORMAT, "tojson: a %s is no JSON", aq_jx_kind(v)); break;
+    default:
+        aq_jx_fail(x, AQ_E_FORMAT, "tojson: a %s is no JSON", aq_jx_kind(v));
+        break;
     }
     aq_jx_leave(x);
 }

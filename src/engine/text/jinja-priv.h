@@ -15,7 +15,21 @@
 /* ---- values ---------------------------------------------------------------------------------------------------------- */
 
 enum {
-    V_UNDEF, V_NONE, V_BOOL, V_INT, V_BIG, V_FLOAT, V_STR, V_LIST, V_TUPLE, V_DICT, V_NS, V_FUNC, V_MACRO, V_METHOD, V_LOOP,
+    V_UNDEF,
+    V_NONE,
+    V_BOOL,
+    V_INT,
+    V_BIG,
+    V_FLOAT,
+    V_STR,
+    V_LIST,
+    V_TUPLE,
+    V_DICT,
+    V_NS,
+    V_FUNC,
+    V_MACRO,
+    V_METHOD,
+    V_LOOP,
     V_UNSET, /* an argument that was not given; never seen by a template */
 };
 
@@ -29,13 +43,14 @@ typedef struct jx_loop jx_loop;
 typedef struct jx_func jx_func;
 
 typedef struct jv {
-    uint8_t kind, aux; /* aux: V_UNDEF: kind of the object that lacks the attribute, V_UNSET for a plain name */
+    uint8_t kind,
+        aux; /* aux: V_UNDEF: kind of the object that lacks the attribute, V_UNSET for a plain name */
     union {
         int64_t i; /* V_BOOL, V_INT */
         double f;
         jx_str *s; /* V_STR; V_BIG: its digits */
         jx_list *l;
-        jx_dict *d; /* V_DICT, V_NS */
+        jx_dict *d;          /* V_DICT, V_NS */
         const jx_node *node; /* V_UNDEF: where it came from, may be NULL */
         const jx_func *func;
         jx_macro *macro;
@@ -79,34 +94,90 @@ struct jx_dict {
 
 enum {
     /* expressions */
-    N_CONST, N_NAME, N_ATTR, N_ITEM, N_SLICE, N_CALL, N_FILTER, N_TEST, N_NOT, N_NEG, N_POS, N_AND, N_OR, N_BIN, N_CONCAT, N_COMPARE,
-    N_COND, N_LIST, N_TUPLE, N_DICT, N_NSREF,
+    N_CONST,
+    N_NAME,
+    N_ATTR,
+    N_ITEM,
+    N_SLICE,
+    N_CALL,
+    N_FILTER,
+    N_TEST,
+    N_NOT,
+    N_NEG,
+    N_POS,
+    N_AND,
+    N_OR,
+    N_BIN,
+    N_CONCAT,
+    N_COMPARE,
+    N_COND,
+    N_LIST,
+    N_TUPLE,
+    N_DICT,
+    N_NSREF,
     /* statements */
-    N_DATA, N_OUTPUT, N_BLOCK, N_IF, N_FOR, N_SET, N_SETBLOCK, N_MACRO, N_CALLBLOCK, N_FILTERBLOCK, N_WITH, N_BREAK, N_CONTINUE,
+    N_DATA,
+    N_OUTPUT,
+    N_BLOCK,
+    N_IF,
+    N_FOR,
+    N_SET,
+    N_SETBLOCK,
+    N_MACRO,
+    N_CALLBLOCK,
+    N_FILTERBLOCK,
+    N_WITH,
+    N_BREAK,
+    N_CONTINUE,
 };
 
 enum {
-    OP_ADD = 1, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW, OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_IN, OP_NOTIN,
+    OP_ADD = 1,
+    OP_SUB,
+    OP_MUL,
+    OP_DIV,
+    OP_FLOORDIV,
+    OP_MOD,
+    OP_POW,
+    OP_EQ,
+    OP_NE,
+    OP_LT,
+    OP_LE,
+    OP_GT,
+    OP_GE,
+    OP_IN,
+    OP_NOTIN,
 };
 
 struct jx_node {
-    uint8_t kind, op, flag;  /* flag: N_FOR recursive */
+    uint8_t kind, op, flag; /* flag: N_FOR recursive */
     uint32_t line, n, n_kw;
-    uint32_t sym;            /* N_NAME, N_NSREF: variable; N_MACRO: its name */
-    const char *name;        /* attribute, filter, test, keyword */
-    const jx_func *func;     /* N_FILTER, N_TEST */
-    jx_node **item;          /* [n] children in order: arguments, elements, statements, key-value pairs (2 each) */
-    jx_node **kw;            /* [n_kw] values of keyword arguments; their name is kw_name[i] */
+    uint32_t sym;        /* N_NAME, N_NSREF: variable; N_MACRO: its name */
+    const char *name;    /* attribute, filter, test, keyword */
+    const jx_func *func; /* N_FILTER, N_TEST */
+    jx_node **
+        item; /* [n] children in order: arguments, elements, statements, key-value pairs (2 each) */
+    jx_node **kw; /* [n_kw] values of keyword arguments; their name is kw_name[i] */
     const char **kw_name;
-    const uint8_t *ops;      /* N_COMPARE: [n] */
-    jx_node *a, *b, *c, *d;  /* see jinja-eval.c */
-    jv val;                  /* N_CONST, N_DATA */
+    const uint8_t *ops;     /* N_COMPARE: [n] */
+    jx_node *a, *b, *c, *d; /* see jinja-eval.c */
+    jv val;                 /* N_CONST, N_DATA */
 };
 
 /* ---- tokens --------------------------------------------------------------------------------------------------------------- */
 
 enum {
-    T_EOF, T_DATA, T_VAR_BEGIN, T_VAR_END, T_BLOCK_BEGIN, T_BLOCK_END, T_NAME, T_STR, T_INT, T_FLOAT, T_OP, /* T_OP: op is a character or one of: */
+    T_EOF,
+    T_DATA,
+    T_VAR_BEGIN,
+    T_VAR_END,
+    T_BLOCK_BEGIN,
+    T_BLOCK_END,
+    T_NAME,
+    T_STR,
+    T_INT,
+    T_FLOAT,
+    T_OP, /* T_OP: op is a character or one of: */
 };
 enum { TO_POW = 128, TO_FLOORDIV, TO_EQ, TO_NE, TO_LE, TO_GE };
 typedef struct jx_tok {
@@ -124,6 +195,12 @@ struct aq_tmpl {
     uint32_t n_sym, cap_sym;
 };
 
+/** Why an arena with this limit did not give n bytes: LIMIT or NOMEM. */
+static inline int aq_jx_no_mem(const aq_arena *a, size_t n, size_t limit)
+{
+    return n > limit || aq_arena_used(a) + n + 16 > limit ? AQ_E_LIMIT : AQ_E_NOMEM;
+}
+
 /** Tokens of a template, the last one T_EOF; in the arena. FORMAT, LIMIT, NOMEM. */
 int aq_jx_lex(aq_arena *, const char *src, size_t n, jx_tok **ret, uint32_t *ret_n, aq_err *);
 int aq_jx_parse(aq_tmpl *, const jx_tok *tok, uint32_t n, aq_err *);
@@ -139,11 +216,11 @@ typedef struct jx_scope {
     struct jx_scope *up;
     jx_var *var;
     uint32_t n, cap;
-    bool kept; /* a macro was made in it: it may not be used again */
 } jx_scope;
 
 struct jx_macro {
-    const jx_node *node; /* N_MACRO or N_CALLBLOCK: item = parameters (N_NAME), kw = defaults of the last n_kw ones, b = body */
+    const jx_node *
+        node; /* N_MACRO or N_CALLBLOCK: item = parameters (N_NAME), kw = defaults of the last n_kw ones, b = body */
     jx_scope *scope;
 };
 struct jx_loop {
@@ -160,7 +237,8 @@ typedef struct jx {
     jx_scope *scope;
     aq_err err;
     int rc; /* sticky: 0 or -AQ_E_* */
-    uint64_t steps;
+    uint64_t steps, steps_max;
+    size_t mem_max;
     uint32_t depth, line; /* line of the statement or expression under way */
     uint8_t jump;         /* 0, N_BREAK, N_CONTINUE */
     jv block;             /* what a filter without operand works on: the text of a block */
@@ -192,20 +270,26 @@ void aq_jx_exec(jx *, const jx_node *, jx_buf *out);
 jv aq_jx_call(jx *, jv callee, const jx_args *);
 jv aq_jx_call_func(jx *, const jx_func *, jv self, const jx_args *);
 void aq_jx_set(jx *, uint32_t sym, jv);
-/** Attribute or item as templates see them: item first for [], attribute first for the dot. */
-jv aq_jx_attr(jx *, jv obj, const char *name, const jx_node *at);
-jv aq_jx_item(jx *, jv obj, jv key, const jx_node *at);
-jv aq_jx_binary(jx *, int op, jv a, jv b);
 bool aq_jx_enter(jx *); /* one level deeper and one step; false on a limit or after an error */
 static inline void aq_jx_leave(jx *x)
 {
     x->depth--;
 }
 
+/* jinja-op.c */
+jv aq_jx_undefined(jx *, jv); /* an undefined value was used where one is needed: the error */
+jv aq_jx_binary(jx *, int op, jv a, jv b);
+bool aq_jx_compare(jx *, int op, jv a, jv b);
+jv aq_jx_concat(jx *, jv a, jv b); /* strings */
+/** Attribute or item as templates see them: item first for [], attribute first for the dot. */
+jv aq_jx_attr(jx *, jv obj, const char *name, const jx_node *at);
+jv aq_jx_item(jx *, jv obj, jv key, const jx_node *at);
+
 /* jinja-value.c: making values */
-void aq_jx_fail(jx *, int code, const char *fmt, ...) AQ_PRINTF(3, 4); /* the first one counts; adds the line */
-void *aq_jx_alloc(jx *, size_t n);                                     /* zeroed; NULL and an error on limits */
-void aq_jx_work(jx *, size_t bytes);                                   /* count bytes compared or copied as steps */
+void aq_jx_fail(jx *, int code, const char *fmt, ...)
+    AQ_PRINTF(3, 4);                 /* the first one counts; adds the line */
+void *aq_jx_alloc(jx *, size_t n);   /* zeroed; NULL and an error on limits */
+void aq_jx_work(jx *, size_t bytes); /* count bytes compared or copied as steps */
 #define JX_UNDEF ((jv){.kind = V_UNDEF, .aux = V_UNSET})
 #define JX_NONE ((jv){.kind = V_NONE})
 static inline jv aq_jx_bool(bool b)
@@ -236,10 +320,10 @@ bool aq_jx_true(jv);
 bool aq_jx_equal(jx *, jv, jv);
 int aq_jx_order(jx *, jv, jv); /* -1, 0, 1; an error when they have no order */
 bool aq_jx_contains(jx *, jv in, jv what);
-bool aq_jx_is_num(jv);         /* int, float, bool */
+bool aq_jx_is_num(jv); /* int, float, bool */
 double aq_jx_num(jv);
-int64_t aq_jx_len(jx *, jv);   /* characters, items; an error when it has none */
-jv aq_jx_iter(jx *, jv);       /* a list of what iterating yields */
+int64_t aq_jx_len(jx *, jv);         /* characters, items; an error when it has none */
+jv aq_jx_iter(jx *, jv);             /* a list of what iterating yields */
 bool aq_jx_is(jv, const char *text); /* a string equal to text */
 
 /* jinja-print.c: values to text, with spans */
@@ -247,9 +331,9 @@ void aq_jx_raw(jx *, jx_buf *, const char *, size_t n);
 void aq_jx_putstr(jx *, jx_buf *, const jx_str *);
 void aq_jx_span(jx *, jx_buf *, uint32_t start, uint32_t end);
 jv aq_jx_take(jx *, jx_buf *); /* a string of the buffer's content, which may go on growing */
-void aq_jx_print(jx *, jx_buf *, jv);         /* str() */
-void aq_jx_repr(jx *, jx_buf *, jv);          /* repr() */
-jv aq_jx_text(jx *, jv);                      /* str() as a value */
+void aq_jx_print(jx *, jx_buf *, jv); /* str() */
+void aq_jx_repr(jx *, jx_buf *, jv);  /* repr() */
+jv aq_jx_text(jx *, jv);              /* str() as a value */
 typedef struct jx_json {
     bool ascii, sort;
     int indent; /* -1 = none */
@@ -268,8 +352,10 @@ typedef struct jx_walk {
 void aq_jx_walk(jx *, jx_walk *, jx_buf *, uint32_t i);
 
 /* jinja-string.c: Python's string operations */
-jv aq_jx_strip(jx *, const jx_str *, const jx_str *chars, int sides); /* 1 left, 2 right; chars NULL = white space */
-jv aq_jx_case(jx *, const jx_str *, int how);                         /* 'u' 'l' 't' title, 'c' capitalize, 's' swapcase, 'j' Jinja's title */
+jv aq_jx_strip(jx *, const jx_str *, const jx_str *chars,
+               int sides); /* 1 left, 2 right; chars NULL = white space */
+jv aq_jx_case(jx *, const jx_str *,
+              int how); /* 'u' 'l' 't' title, 'c' capitalize, 's' swapcase, 'j' Jinja's title */
 jv aq_jx_replace(jx *, const jx_str *, const jx_str *from, const jx_str *to, int64_t max);
 jv aq_jx_split(jx *, const jx_str *, const jx_str *sep, int64_t max, bool right);
 jv aq_jx_lines(jx *, const jx_str *);
@@ -280,6 +366,10 @@ jv aq_jx_char(jx *, const jx_str *, int64_t i); /* i-th character, V_UNSET when 
 int64_t aq_jx_chars(const char *p, uint32_t n);
 int64_t aq_jx_strpos(const jx_str *, const jx_str *needle, uint32_t from); /* byte offset or -1 */
 jv aq_jx_repeat(jx *, jv, int64_t n);
+
+/* template.c: as aq_tmpl_render with other limits, for tests */
+int aq_tmpl_render_within(const aq_tmpl *, const aq_json *vars, uint64_t steps_max, size_t mem_max,
+                          aq_rendered *ret, aq_err *) AQ_MUST;
 
 /* tables */
 const jx_func *aq_jx_filter(const char *name);

@@ -47,12 +47,12 @@ jv aq_jx_strip(jx *x, const jx_str *s, const jx_str *chars, int sides)
     return aq_jx_sub(x, s, a, b);
 }
 
-/* A capital sigma at i is the last cased letter of its word. */
-static bool final_sigma(const jx_str *s, uint32_t i)
+/* A capital sigma at i is the last cased letter of its word; nothing before `from` counts. */
+static bool final_sigma(const jx_str *s, uint32_t from, uint32_t i)
 {
     uint32_t cp, cl = 0, k = i;
 
-    while (k) {
+    while (k > from) {
         k = before(s, k);
         at(s, k, &cp);
         cl = aq_uni_class(cp);
@@ -71,33 +71,42 @@ static bool final_sigma(const jx_str *s, uint32_t i)
     return true;
 }
 
+/* What aq_uni_map does to the character at the start of a word and to one within. */
+static int case_map(int how, bool start, uint32_t cl)
+{
+    if (how == 's')
+        return cl & AQ_CL_LOWER ? AQ_UNI_UPPER : AQ_UNI_LOWER;
+    if (how == 'u' || (start && how == 'j'))
+        return AQ_UNI_UPPER;
+    return start && how != 'l' ? AQ_UNI_TITLE : AQ_UNI_LOWER;
+}
+
 jv aq_jx_case(jx *x, const jx_str *s, int how)
 {
     jx_walk w = {.s = s};
     jx_buf *b = buffer(x);
+    uint32_t word =
+        0; /* what a sigma may look back to: Jinja's title lowers each word without its first character */
     bool start = true; /* of a word, or of the text */
 
     for (uint32_t i = 0; b && !x->rc && i < s->n;) {
-        uint32_t cp, len = at(s, i, &cp), cl = aq_uni_class(cp), out[3], n;
-        int map = how == 'u' ? AQ_UNI_UPPER : AQ_UNI_LOWER;
+        uint32_t cp, len = at(s, i, &cp), cl = aq_uni_class(cp), out[3], n, k = 0;
+        int map = case_map(how, start, cl);
         char buf[12];
-        uint32_t k = 0;
-        if (start && (how == 't' || how == 'c'))
-            map = AQ_UNI_TITLE;
-        else if (start && how == 'j')
-            map = AQ_UNI_UPPER;
-        else if (how == 's')
-            map = cl & AQ_CL_LOWER ? AQ_UNI_UPPER : AQ_UNI_LOWER;
         aq_jx_walk(x, &w, b, i);
         n = aq_uni_map(map, cp, out);
         if (cp == 0x3A3 && map == AQ_UNI_LOWER)
-            out[0] = final_sigma(s, i) ? 0x3C2 : 0x3C3;
+            out[0] = final_sigma(s, word, i) ? 0x3C2 : 0x3C3;
         for (uint32_t j = 0; j < n; j++)
             k += aq_utf8_put(out[j], buf + k);
         aq_jx_raw(x, b, buf, k);
-        start = how == 't'   ? !(cl & (AQ_CL_UPPER | AQ_CL_LOWER))
-                : how == 'j' ? aq_uni_pyspace(cp) || (cp < 0x80 && cp && strchr("-({[<", (char)cp))
-                             : false;
+        if (how == 'j' && start)
+            word = i + len;
+        if (how == 't')
+            start = !(cl & (AQ_CL_UPPER | AQ_CL_LOWER));
+        else
+            start = how == 'j' &&
+                    (aq_uni_pyspace(cp) || (cp && cp < 0x80 && strchr("-({[<", (char)cp)));
         i += len;
     }
     if (!b)
@@ -136,7 +145,8 @@ jv aq_jx_replace(jx *x, const jx_str *s, const jx_str *from, const jx_str *to, i
             break;
         copy(x, &w, b, i, (uint32_t)hit);
         if (w.open)
-            aq_jx_raw(x, b, to->p, to->n); /* inside what a user wrote the replacement counts as theirs */
+            aq_jx_raw(x, b, to->p,
+                      to->n); /* inside what a user wrote the replacement counts as theirs */
         else
             aq_jx_putstr(x, b, to);
         i = (uint32_t)hit + from->n;
@@ -185,7 +195,7 @@ static jv split_space(jx *x, const jx_str *s, int64_t max, bool right)
             break;
         uint32_t b = i;
         if (max >= 0 && max-- == 0) {
-            aq_jx_push(x, out, aq_jx_strip(x, aq_jx_sub(x, s, b, s->n).s, NULL, 2));
+            aq_jx_push(x, out, aq_jx_sub(x, s, b, s->n));
             break;
         }
         while (i < s->n && (len = at(s, i, &cp), !aq_uni_pyspace(cp)))
@@ -232,7 +242,8 @@ jv aq_jx_split(jx *x, const jx_str *s, const jx_str *sep, int64_t max, bool righ
 
 static bool line_end(uint32_t cp)
 {
-    return (cp >= 0x0A && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
+    return (cp >= 0x0A && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 ||
+           cp == 0x2029;
 }
 
 jv aq_jx_lines(jx *x, const jx_str *s)
@@ -272,7 +283,8 @@ jv aq_jx_indent(jx *x, const jx_str *s, const jx_str *by, bool first, bool blank
 {
     jx_walk w = {.s = s};
     jx_buf *b = buffer(x);
-    bool start = first, any = false; /* start: by is due before the next line if that is not empty */
+    bool start = first,
+         any = false; /* start: by is due before the next line if that is not empty */
     uint32_t cp;
 
     if (!b)
@@ -283,9 +295,9 @@ jv aq_jx_indent(jx *x, const jx_str *s, const jx_str *by, bool first, bool blank
     }
     for (uint32_t i = 0; !x->rc && i < s->n;) {
         uint32_t len = at(s, i, &cp);
-        aq_jx_walk(x, &w, b, i);
         if (start && (blank || !line_end(cp)))
             aq_jx_raw(x, b, by->p, by->n);
+        aq_jx_walk(x, &w, b, i);
         start = false;
         any = true;
         if (line_end(cp)) {
@@ -330,7 +342,8 @@ static bool bounds(jx *x, jv from, jv to, jv step, int64_t n, int64_t ret[3])
 
     ret[2] = step.kind == V_INT ? step.i : 1;
     for (int k = 0; k < 3; k++)
-        if (v[k].kind != V_UNSET && v[k].kind != V_NONE && v[k].kind != V_INT && v[k].kind != V_BOOL) {
+        if (v[k].kind != V_UNSET && v[k].kind != V_NONE && v[k].kind != V_INT &&
+            v[k].kind != V_BOOL) {
             aq_jx_fail(x, AQ_E_FORMAT, "a slice wants integers, not a %s", aq_jx_kind(v[k]));
             return false;
         }

@@ -65,7 +65,8 @@ static jv t_mapping(ARGS)
 /* Python asks an undefined value whether it has a length, and it has. */
 static jv t_sequence(ARGS)
 {
-    return aq_jx_bool(self.kind == V_STR || self.kind == V_LIST || self.kind == V_TUPLE || self.kind == V_DICT || self.kind == V_UNDEF);
+    return aq_jx_bool(self.kind == V_STR || self.kind == V_LIST || self.kind == V_TUPLE ||
+                      self.kind == V_DICT || self.kind == V_UNDEF);
 }
 
 static jv t_iterable(ARGS)
@@ -75,7 +76,8 @@ static jv t_iterable(ARGS)
 
 static jv t_callable(ARGS)
 {
-    return aq_jx_bool(self.kind == V_FUNC || self.kind == V_MACRO || self.kind == V_METHOD || self.kind == V_LOOP || self.kind == V_UNDEF);
+    return aq_jx_bool(self.kind == V_FUNC || self.kind == V_MACRO || self.kind == V_METHOD ||
+                      self.kind == V_LOOP || self.kind == V_UNDEF);
 }
 
 static jv t_divisibleby(ARGS)
@@ -133,8 +135,10 @@ static jv t_ge(ARGS)
 
 static jv t_sameas(ARGS)
 {
-    bool simple = self.kind == V_NONE || self.kind == V_BOOL || self.kind == V_INT || self.kind == V_STR;
-    return aq_jx_bool(self.kind == arg[0].kind && (simple ? aq_jx_equal(x, self, arg[0]) : self.d == arg[0].d));
+    bool simple =
+        self.kind == V_NONE || self.kind == V_BOOL || self.kind == V_INT || self.kind == V_STR;
+    return aq_jx_bool(self.kind == arg[0].kind &&
+                      (simple ? aq_jx_equal(x, self, arg[0]) : self.d == arg[0].d));
 }
 
 /* Python's isupper and islower: some letter has a case, and none the other one. */

@@ -26,16 +26,21 @@ void *aq_jx_alloc(jx *x, size_t n)
 {
     void *m = x->rc ? NULL : aq_arena_alloc(x->arena, n);
 
-    if (!m)
-        aq_jx_fail(x, AQ_E_LIMIT, "rendering needs more than the %u MiB of memory it may have", AQ_TMPL_MEM_BYTES_MAX >> 20);
+    if (!m && aq_jx_no_mem(x->arena, n, x->mem_max) == AQ_E_NOMEM)
+        aq_jx_fail(x, AQ_E_NOMEM, "out of memory");
+    else if (!m)
+        aq_jx_fail(x, AQ_E_LIMIT, "rendering needs more than the %zu MiB of memory it may have",
+                   x->mem_max >> 20);
     return m;
 }
 
 void aq_jx_work(jx *x, size_t bytes)
 {
     x->steps += bytes / 64;
-    if (x->steps > AQ_TMPL_STEPS_MAX)
-        aq_jx_fail(x, AQ_E_LIMIT, "rendering takes more than %u steps; does the template loop for ever?", AQ_TMPL_STEPS_MAX);
+    if (x->steps > x->steps_max)
+        aq_jx_fail(x, AQ_E_LIMIT,
+                   "rendering takes more than %llu steps; does the template loop for ever?",
+                   (unsigned long long)x->steps_max);
 }
 
 jv aq_jx_str(jx *x, const char *p, size_t n)
@@ -214,9 +219,22 @@ const jv *aq_jx_findz(jx *x, const jx_dict *d, const char *key)
 const char *aq_jx_kind(jv v)
 {
     static const char *const name[] = {
-        [V_UNDEF] = "undefined value", [V_NONE] = "NoneType", [V_BOOL] = "bool", [V_INT] = "int", [V_BIG] = "int", [V_FLOAT] = "float",
-        [V_STR] = "str", [V_LIST] = "list", [V_TUPLE] = "tuple", [V_DICT] = "dict", [V_NS] = "namespace", [V_FUNC] = "function",
-        [V_MACRO] = "macro", [V_METHOD] = "method", [V_LOOP] = "loop", [V_UNSET] = "undefined value",
+        [V_UNDEF] = "undefined value",
+        [V_NONE] = "NoneType",
+        [V_BOOL] = "bool",
+        [V_INT] = "int",
+        [V_BIG] = "int",
+        [V_FLOAT] = "float",
+        [V_STR] = "str",
+        [V_LIST] = "list",
+        [V_TUPLE] = "tuple",
+        [V_DICT] = "dict",
+        [V_NS] = "namespace",
+        [V_FUNC] = "function",
+        [V_MACRO] = "macro",
+        [V_METHOD] = "method",
+        [V_LOOP] = "loop",
+        [V_UNSET] = "undefined value",
     };
     return name[v.kind];
 }
@@ -226,15 +244,22 @@ bool aq_jx_true(jv v)
     switch (v.kind) {
     case V_UNDEF:
     case V_UNSET:
-    case V_NONE: return false;
+    case V_NONE:
+        return false;
     case V_BOOL:
-    case V_INT: return v.i != 0;
-    case V_FLOAT: return v.f != 0;
-    case V_STR: return v.s->n != 0;
+    case V_INT:
+        return v.i != 0;
+    case V_FLOAT:
+        return v.f != 0;
+    case V_STR:
+        return v.s->n != 0;
     case V_LIST:
-    case V_TUPLE: return v.l->n != 0;
-    case V_DICT: return v.d->n != 0;
-    default: return true;
+    case V_TUPLE:
+        return v.l->n != 0;
+    case V_DICT:
+        return v.d->n != 0;
+    default:
+        return true;
     }
 }
 
@@ -263,7 +288,8 @@ bool aq_jx_equal(jx *x, jv a, jv b)
         return false;
     switch (a.kind) {
     case V_UNDEF:
-    case V_NONE: return true;
+    case V_NONE:
+        return true;
     case V_BIG:
     case V_STR:
         aq_jx_work(x, a.s->n);
@@ -285,7 +311,8 @@ bool aq_jx_equal(jx *x, jv a, jv b)
         }
         aq_jx_leave(x);
         return eq;
-    default: return a.d == b.d;
+    default:
+        return a.d == b.d;
     }
 }
 
@@ -300,7 +327,8 @@ int aq_jx_order(jx *x, jv a, jv b)
         return p < q ? -1 : p > q;
     }
     if (a.kind == V_STR && b.kind == V_STR) {
-        int c = memcmp(a.s->p, b.s->p, AQ_MIN(a.s->n, b.s->n)); /* UTF-8 sorts as its code points do */
+        int c =
+            memcmp(a.s->p, b.s->p, AQ_MIN(a.s->n, b.s->n)); /* UTF-8 sorts as its code points do */
         aq_jx_work(x, AQ_MIN(a.s->n, b.s->n));
         return c ? (c < 0 ? -1 : 1) : a.s->n < b.s->n ? -1 : a.s->n > b.s->n;
     }
@@ -320,14 +348,16 @@ int64_t aq_jx_strpos(const jx_str *s, const jx_str *needle, uint32_t from)
 {
     if (needle->n > s->n || from > s->n)
         return -1;
-    const char *p = needle->n ? memmem(s->p + from, s->n - from, needle->p, needle->n) : s->p + from;
+    const char *p =
+        needle->n ? memmem(s->p + from, s->n - from, needle->p, needle->n) : s->p + from;
     return p ? p - s->p : -1;
 }
 
 bool aq_jx_contains(jx *x, jv in, jv what)
 {
     switch (in.kind) {
-    case V_UNDEF: return false;
+    case V_UNDEF:
+        return false;
     case V_STR:
         if (what.kind == V_UNDEF)
             break;
@@ -342,8 +372,10 @@ bool aq_jx_contains(jx *x, jv in, jv what)
             if (aq_jx_equal(x, in.l->item[i], what))
                 return true;
         return false;
-    case V_DICT: return aq_jx_find(x, in.d, what) != NULL;
-    default: break;
+    case V_DICT:
+        return aq_jx_find(x, in.d, what) != NULL;
+    default:
+        break;
     }
     aq_jx_fail(x, AQ_E_FORMAT, "cannot look for a %s in a %s", aq_jx_kind(what), aq_jx_kind(in));
     return false;
@@ -361,13 +393,21 @@ int64_t aq_jx_chars(const char *p, uint32_t n)
 int64_t aq_jx_len(jx *x, jv v)
 {
     switch (v.kind) {
-    case V_UNDEF: return 0;
-    case V_STR: aq_jx_work(x, v.s->n); return aq_jx_chars(v.s->p, v.s->n);
+    case V_UNDEF:
+        return 0;
+    case V_STR:
+        aq_jx_work(x, v.s->n);
+        return aq_jx_chars(v.s->p, v.s->n);
     case V_LIST:
-    case V_TUPLE: return v.l->n;
-    case V_DICT: return v.d->n;
-    case V_LOOP: return v.loop->list->n;
-    default: aq_jx_fail(x, AQ_E_FORMAT, "a %s has no length", aq_jx_kind(v)); return 0;
+    case V_TUPLE:
+        return v.l->n;
+    case V_DICT:
+        return v.d->n;
+    case V_LOOP:
+        return v.loop->list->n;
+    default:
+        aq_jx_fail(x, AQ_E_FORMAT, "a %s has no length", aq_jx_kind(v));
+        return 0;
     }
 }
 
@@ -377,8 +417,10 @@ jv aq_jx_iter(jx *x, jv v)
 
     switch (v.kind) {
     case V_LIST:
-    case V_TUPLE: return v;
-    case V_UNDEF: return aq_jx_list(x, V_LIST, 0);
+    case V_TUPLE:
+        return v;
+    case V_UNDEF:
+        return aq_jx_list(x, V_LIST, 0);
     case V_DICT:
         out = aq_jx_list(x, V_LIST, v.d->n);
         for (uint32_t i = 0; i < v.d->n; i++)
@@ -392,6 +434,8 @@ jv aq_jx_iter(jx *x, jv v)
             i += len;
         }
         return out;
-    default: aq_jx_fail(x, AQ_E_FORMAT, "a %s cannot be looped over", aq_jx_kind(v)); return JX_UNDEF;
+    default:
+        aq_jx_fail(x, AQ_E_FORMAT, "a %s cannot be looped over", aq_jx_kind(v));
+        return JX_UNDEF;
     }
 }

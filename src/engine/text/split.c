@@ -67,6 +67,22 @@ static size_t space_lines(const char *s, size_t n)
     return line ? line : space_tail(s, n);
 }
 
+/* \p{N}{1,max} at s, or 0. */
+static size_t numbers(const char *s, size_t n, uint32_t max)
+{
+    size_t i = 0;
+
+    for (ch c; max-- && (c = at(s, n, i)).len && (c.cl & AQ_CL_NUM);)
+        i += c.len;
+    return i;
+}
+
+/* \p{N} : a first pass. */
+static size_t first_digit(const char *s, size_t n)
+{
+    return numbers(s, n, 1);
+}
+
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
 static size_t split_gpt2(const char *s, size_t n)
 {
@@ -102,14 +118,8 @@ static inline size_t split_words(const char *s, size_t n, uint32_t letters, uint
         return run(s, n, 0, letters);
     if (c.cp != '\r' && c.cp != '\n' && !(c.cl & (AQ_CL_LETTER | AQ_CL_NUM)) && (d.cl & letters))
         return run(s, n, c.len, letters);
-    if (c.cl & AQ_CL_NUM) {
-        size_t i = 0;
-        for (uint32_t k = 0; k < digits && c.len && (c.cl & AQ_CL_NUM); k++) {
-            i += c.len;
-            c = at(s, n, i);
-        }
-        return i;
-    }
+    if (c.cl & AQ_CL_NUM)
+        return numbers(s, n, digits);
     size_t i = c.cp == ' ' ? c.len : 0;
     c = i ? d : c;
     if (c.len && !(c.cl & (AQ_CL_SPACE | AQ_CL_NUM | letters))) {
@@ -139,10 +149,116 @@ static size_t split_llama3(const char *s, size_t n)
     return split_words(s, n, AQ_CL_LETTER, 3);
 }
 
+/* One run of U = upper, title, other letters and marks, then W = lower, other letters and marks:
+ * U*W+ (need_w, with what U* must give back for W+) or U+W*, then a contraction. 0 when s[i..n) has none. */
+static size_t cased_word(const char *s, size_t n, size_t i, bool need_w)
+{
+    const uint32_t both = AQ_CL_OTHER | AQ_CL_MARK;
+    size_t end = 0, j = i;
+    ch c;
+
+    for (; (c = at(s, n, j)).len && (c.cl & (AQ_CL_UPPER | both)); j += c.len)
+        if (c.cl & both)
+            end = j + c.len;
+    size_t k = run(s, n, j, AQ_CL_LOWER | both);
+    if (k > j || !need_w)
+        end = k;
+    return end > i ? end + contraction(s + end, n - end, true) : 0;
+}
+
+/* [^\r\n\p{L}\p{N}]?U*W+(?i:'s|…)?|[^\r\n\p{L}\p{N}]?U+W*(?i:'s|…)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+ * with U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], W = [\p{Ll}\p{Lm}\p{Lo}\p{M}] */
+static size_t split_gpt4o(const char *s, size_t n)
+{
+    ch c = at(s, n, 0);
+    bool lead = c.cp != '\r' && c.cp != '\n' && !(c.cl & (AQ_CL_LETTER | AQ_CL_NUM));
+    size_t len = 0;
+
+    for (int need_w = 1; need_w >= 0 && !len; need_w--) {
+        len = lead ? cased_word(s, n, c.len, need_w) : 0;
+        if (!len)
+            len = cased_word(s, n, 0, need_w);
+    }
+    if (len)
+        return len;
+    if (c.cl & AQ_CL_NUM)
+        return numbers(s, n, 3);
+    size_t i = c.cp == ' ';
+    if (i)
+        c = at(s, n, i);
+    if (c.len && !(c.cl & (AQ_CL_SPACE | AQ_CL_LETTER | AQ_CL_NUM))) {
+        for (; c.len && !(c.cl & (AQ_CL_SPACE | AQ_CL_LETTER | AQ_CL_NUM)); c = at(s, n, i))
+            i += c.len;
+        while (i < n && (s[i] == '\r' || s[i] == '\n' || s[i] == '/'))
+            i++;
+        return i;
+    }
+    return space_lines(s, n);
+}
+
+/* \p{N}{1,3}, then [一-龥぀-ゟ゠-ヿ]+ : first passes of deepseek-v3. */
+static size_t first_deepseek(const char *s, size_t n)
+{
+    size_t i = numbers(s, n, 3);
+    ch c;
+
+    if (i)
+        return i;
+    while ((c = at(s, n, i)).len &&
+           ((c.cp >= 0x4E00 && c.cp <= 0x9FA5) || (c.cp >= 0x3040 && c.cp <= 0x30FF)))
+        i += c.len;
+    return i;
+}
+
+/* [!-/:-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+ * (the first class is ASCII punctuation and symbols); what nothing matches stays together. */
+static size_t deepseek_match(const char *s, size_t n)
+{
+    const uint32_t word = AQ_CL_LETTER | AQ_CL_MARK, sign = AQ_CL_PUNCT | AQ_CL_SYM;
+    ch c = at(s, n, 0), d = at(s, n, c.len);
+    size_t i = c.len;
+
+    if (c.cp < 0x80 && (c.cl & sign) && d.cp < 0x80 && (d.cl & AQ_CL_LETTER)) {
+        while (i < n && ((s[i] | 0x20) >= 'a' && (s[i] | 0x20) <= 'z'))
+            i++;
+        return i;
+    }
+    if (c.cp != '\r' && c.cp != '\n' && !(c.cl & (AQ_CL_LETTER | sign)) && (d.cl & word))
+        return run(s, n, c.len, word);
+    if (c.cl & word)
+        return run(s, n, 0, word);
+    i = c.cp == ' ' ? c.len : 0;
+    if ((i ? d : c).cl & sign) {
+        i = run(s, n, i, sign);
+        while (i < n && (s[i] == '\r' || s[i] == '\n'))
+            i++;
+        return i;
+    }
+    return c.cl & AQ_CL_SPACE ? space_lines(s, n) : 0;
+}
+
+static size_t split_deepseek(const char *s, size_t n)
+{
+    size_t len = deepseek_match(s, n), i = 0;
+
+    while (!len && i < n) {
+        i += at(s, n, i).len;
+        len = i < n ? deepseek_match(s + i, n - i) : 0;
+    }
+    return i ? i : len;
+}
+
 static const aq_splitter splitters[] = {
-    {"gpt-2", split_gpt2, false, false},      {"smollm", split_gpt2, true, false},     {"refact", split_gpt2, true, false},
-    {"starcoder", split_gpt2, true, false},   {"qwen2", split_qwen2, false, false},    {"qwen35", split_qwen35, false, false},
-    {"llama-bpe", split_llama3, false, true}, {"glm4", split_llama3, false, false},
+    {"gpt-2", split_gpt2, NULL, false},
+    {"smollm", split_gpt2, first_digit, false},
+    {"refact", split_gpt2, first_digit, false},
+    {"starcoder", split_gpt2, first_digit, false},
+    {"qwen2", split_qwen2, NULL, false},
+    {"qwen35", split_qwen35, NULL, false},
+    {"llama-bpe", split_llama3, NULL, true},
+    {"glm4", split_llama3, NULL, false},
+    {"gpt-4o", split_gpt4o, NULL, false},
+    {"deepseek-v3", split_deepseek, first_deepseek, false},
 };
 
 const aq_splitter *aq_splitter_find(const char *pre)

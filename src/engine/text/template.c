@@ -12,7 +12,8 @@ int aq_tmpl_new(const char *src, size_t n, aq_tmpl **ret, aq_err *err)
     int rc;
 
     if (n > AQ_TMPL_BYTES_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "template: %zu bytes are more than the %u allowed", n, AQ_TMPL_BYTES_MAX);
+        return aq_fail(err, AQ_E_LIMIT, "template: %zu bytes are more than the %u allowed", n,
+                       AQ_TMPL_BYTES_MAX);
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         bool bad;
@@ -20,13 +21,20 @@ int aq_tmpl_new(const char *src, size_t n, aq_tmpl **ret, aq_err *err)
         if (bad || (cp >= 0xD800 && cp < 0xE000) || !cp)
             return aq_fail(err, AQ_E_FORMAT, "template: byte %zu is not UTF-8 text", i - 1);
     }
-    if (!(t = calloc(1, sizeof *t)) || !(t->arena = aq_arena_new(256 * (size_t)AQ_TMPL_BYTES_MAX)))
+    if (!(t = calloc(1, sizeof *t)) || !(t->arena = aq_arena_new(AQ_TMPL_PARSE_BYTES_MAX)))
         return aq_fail(err, AQ_E_NOMEM, "template: out of memory");
-    if ((rc = aq_jx_lex(t->arena, src, n, &tok, &n_tok, err)) < 0 || (rc = aq_jx_parse(t, tok, n_tok, err)) < 0)
+    if ((rc = aq_jx_lex(t->arena, src, n, &tok, &n_tok, err)) < 0 ||
+        (rc = aq_jx_parse(t, tok, n_tok, err)) < 0)
         return rc;
     for (size_t i = 0; i < 4; i++)
-        if (aq_jx_sym(t, (const char *const[]){"loop", "caller", "varargs", "kwargs"}[i]) == UINT32_MAX)
-            return aq_fail(err, AQ_E_LIMIT, "template: more than %u variables", AQ_TMPL_SYMS_MAX);
+        if (aq_jx_sym(t, (const char *const[]){"loop", "caller", "varargs", "kwargs"}[i]) ==
+            UINT32_MAX)
+            return aq_fail(err,
+                           t->n_sym == AQ_TMPL_SYMS_MAX
+                               ? AQ_E_LIMIT
+                               : aq_jx_no_mem(t->arena, 4096, AQ_TMPL_PARSE_BYTES_MAX),
+                           "template: more than %u variables, or not enough memory",
+                           AQ_TMPL_SYMS_MAX);
     *ret = AQ_STEAL(t);
     return 0;
 }
@@ -56,7 +64,8 @@ static bool suspicious(const char *s, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         if (strchr("<>[]|", s[i]) && s[i])
             return true;
-        if (n - i >= 3 && (!memcmp(s + i, "\xEF\xBD\x9C", 3) || !memcmp(s + i, "\xE2\x96\x81", 3))) /* ｜ ▁ */
+        if (n - i >= 3 &&
+            (!memcmp(s + i, "\xEF\xBD\x9C", 3) || !memcmp(s + i, "\xE2\x96\x81", 3))) /* ｜ ▁ */
             return true;
     }
     return false;
@@ -94,8 +103,12 @@ static jv value(jx *x, const aq_json *j, int mark, const char *key, bool names)
         return v;
     switch (j->kind) {
     case AQ_JSON_FALSE:
-    case AQ_JSON_TRUE: v = aq_jx_bool(j->kind == AQ_JSON_TRUE); break;
-    case AQ_JSON_INT: v = aq_jx_int(j->i); break;
+    case AQ_JSON_TRUE:
+        v = aq_jx_bool(j->kind == AQ_JSON_TRUE);
+        break;
+    case AQ_JSON_INT:
+        v = aq_jx_int(j->i);
+        break;
     case AQ_JSON_NUM: {
         bool whole = true;
         for (uint32_t i = 0; i < j->raw_n; i++)
@@ -108,7 +121,9 @@ static jv value(jx *x, const aq_json *j, int mark, const char *key, bool names)
         }
         break;
     }
-    case AQ_JSON_STR: v = text(x, j->str, j->n, mark == MARK_ALL && is(key, "role") ? MARK_SUSPICIOUS : mark); break;
+    case AQ_JSON_STR:
+        v = text(x, j->str, j->n, mark == MARK_ALL && is(key, "role") ? MARK_SUSPICIOUS : mark);
+        break;
     case AQ_JSON_ARR:
         v = aq_jx_list(x, V_LIST, j->n);
         for (const aq_json *c = j->item; c && j->n && !x->rc; c = c->next)
@@ -117,13 +132,18 @@ static jv value(jx *x, const aq_json *j, int mark, const char *key, bool names)
     case AQ_JSON_OBJ:
         v = aq_jx_dict(x);
         for (const aq_json *c = j->n ? j->item : NULL; c && !x->rc; c = c->next) {
-            bool is_map = is(c->key, "arguments") || is(c->key, "properties") || is(c->key, "$defs") || is(c->key, "parameters_by_name");
+            bool is_map = is(c->key, "arguments") || is(c->key, "properties") ||
+                          is(c->key, "$defs") || is(c->key, "parameters_by_name");
             bool sub = c->kind == AQ_JSON_OBJ && (names ? is(key, "arguments") : is_map);
-            jv k = text(x, c->key, c->key_n, mark != MARK_ALL ? mark : names ? MARK_ALL : MARK_SUSPICIOUS);
+            jv k = text(x, c->key, c->key_n,
+                        mark != MARK_ALL ? mark
+                        : names          ? MARK_ALL
+                                         : MARK_SUSPICIOUS);
             aq_jx_put(x, v, k, value(x, c, mark, names ? NULL : c->key, sub));
         }
         break;
-    default: break;
+    default:
+        break;
     }
     aq_jx_leave(x);
     return v;
@@ -164,8 +184,10 @@ static int render(jx *x, const aq_json *vars, aq_rendered *ret)
     if (x->rc)
         return x->rc;
     AQ_AUTO(aq_rendered_clear) aq_rendered r = {0};
-    if (aq_bytes_put(&r.text, out.p ? out.p : "", out.n) < 0 || !(r.user = malloc((out.n_span + 1) * sizeof *r.user)))
-        return aq_fail(&x->err, AQ_E_NOMEM, "template: out of memory for a prompt of %u bytes", out.n);
+    if (aq_bytes_put(&r.text, out.p ? out.p : "", out.n) < 0 ||
+        !(r.user = malloc((out.n_span + 1) * sizeof *r.user)))
+        return aq_fail(&x->err, AQ_E_NOMEM, "template: out of memory for a prompt of %u bytes",
+                       out.n);
     if (out.n_span)
         memcpy(r.user, out.span, out.n_span * sizeof *r.user);
     r.n_user = out.n_span;
@@ -174,14 +196,15 @@ static int render(jx *x, const aq_json *vars, aq_rendered *ret)
     return 0;
 }
 
-int aq_tmpl_render(const aq_tmpl *t, const aq_json *vars, aq_rendered *ret, aq_err *err)
+int aq_tmpl_render_within(const aq_tmpl *t, const aq_json *vars, uint64_t steps_max, size_t mem_max,
+                          aq_rendered *ret, aq_err *err)
 {
     AQ_AUTO(aq_arena_free) aq_arena *arena = NULL;
-    jx x = {.tmpl = t, .line = 1, .block = JX_UNDEF};
+    jx x = {.tmpl = t, .line = 1, .block = JX_UNDEF, .steps_max = steps_max, .mem_max = mem_max};
 
     if (!vars || vars->kind != AQ_JSON_OBJ)
         return aq_fail(err, AQ_E_INVAL, "template: the variables are no JSON object");
-    if (!(arena = aq_arena_new(AQ_TMPL_MEM_BYTES_MAX)))
+    if (!(arena = aq_arena_new(mem_max)))
         return aq_fail(err, AQ_E_NOMEM, "template: out of memory");
     x.arena = arena;
     x.sym_loop = sym_of(t, "loop");
@@ -194,10 +217,18 @@ int aq_tmpl_render(const aq_tmpl *t, const aq_json *vars, aq_rendered *ret, aq_e
     return rc;
 }
 
-int aq_chat_encode(const aq_vocab *v, const aq_tmpl *t, const aq_json *vars, aq_toks *out, aq_err *err)
+int aq_tmpl_render(const aq_tmpl *t, const aq_json *vars, aq_rendered *ret, aq_err *err)
+{
+    return aq_tmpl_render_within(t, vars, AQ_TMPL_STEPS_MAX, AQ_TMPL_MEM_BYTES_MAX, ret, err);
+}
+
+int aq_chat_encode(const aq_vocab *v, const aq_tmpl *t, const aq_json *vars, aq_toks *out,
+                   aq_err *err)
 {
     AQ_AUTO(aq_rendered_clear) aq_rendered r = {0};
     int rc = aq_tmpl_render(t, vars, &r, err);
 
-    return rc < 0 ? rc : aq_vocab_encode_marked(v, (const char *)r.text.p, r.text.n, r.user, r.n_user, out, err);
+    return rc < 0 ? rc
+                  : aq_vocab_encode_marked(v, (const char *)r.text.p, r.text.n, r.user, r.n_user,
+                                           out, err);
 }

@@ -8,17 +8,20 @@
 
 #include "aq/engine.h"
 
-#define AQ_TEXT_BYTES_MAX (64u << 20)    /* one text to be tokenized */
-#define AQ_VOCAB_TOK_MAX (1u << 21)      /* tokens of a vocabulary */
-#define AQ_VOCAB_MERGE_MAX (1u << 22)    /* merges of a vocabulary */
-#define AQ_VOCAB_PIECE_BYTES_MAX 65536u  /* one token's text */
-#define AQ_TMPL_BYTES_MAX (1u << 20)     /* template source */
-#define AQ_TMPL_NODE_DEPTH_MAX 200u      /* nesting of the source */
-#define AQ_TMPL_SYMS_MAX 4096u           /* different variable names in the source */
-#define AQ_TMPL_DEPTH_MAX 1500u          /* nesting of evaluation: macro calls, loops, values; a rendering needs up to 1 MiB of stack */
-#define AQ_TMPL_STEPS_MAX 20000000u      /* evaluated nodes, loop turns, compared or copied blocks of 64 bytes */
+#define AQ_TEXT_BYTES_MAX (64u << 20)        /* one text to be tokenized */
+#define AQ_VOCAB_TOK_MAX (1u << 21)          /* tokens of a vocabulary */
+#define AQ_VOCAB_MERGE_MAX (1u << 22)        /* merges of a vocabulary */
+#define AQ_VOCAB_PIECE_BYTES_MAX 65536u      /* one token's text */
+#define AQ_TMPL_BYTES_MAX (1u << 20)         /* template source */
+#define AQ_TMPL_PARSE_BYTES_MAX (256u << 20) /* what a parsed template may take */
+#define AQ_TMPL_NODE_DEPTH_MAX 200u          /* nesting of the source */
+#define AQ_TMPL_SYMS_MAX 4096u               /* different variable names in the source */
+#define AQ_TMPL_DEPTH_MAX \
+    1500u /* nesting of evaluation: macro calls, loops, values; a rendering needs up to 1 MiB of stack */
+#define AQ_TMPL_STEPS_MAX \
+    20000000u /* evaluated nodes, loop turns, compared or copied blocks of 64 bytes */
 #define AQ_TMPL_MEM_BYTES_MAX (512u << 20) /* everything one rendering allocates */
-#define AQ_TMPL_RANGE_MAX 100000u        /* items of one range() */
+#define AQ_TMPL_RANGE_MAX 100000u          /* items of one range() */
 
 /* ---- vocabulary ---------------------------------------------------------------------------------------------------- */
 
@@ -28,17 +31,24 @@ typedef struct aq_vstr {
 } aq_vstr;
 
 /** ggml's token types. */
-enum { AQ_TOK_NORMAL = 1, AQ_TOK_UNKNOWN, AQ_TOK_CONTROL, AQ_TOK_USER_DEFINED, AQ_TOK_UNUSED, AQ_TOK_BYTE };
+enum {
+    AQ_TOK_NORMAL = 1,
+    AQ_TOK_UNKNOWN,
+    AQ_TOK_CONTROL,
+    AQ_TOK_USER_DEFINED,
+    AQ_TOK_UNUSED,
+    AQ_TOK_BYTE
+};
 
 /** What a vocabulary is made from; borrowed during aq_vocab_new. Ids are -1 when absent. */
 typedef struct aq_vocab_in {
     const char *model, *pre; /* tokenizer.ggml.model and .pre; pre may be NULL */
     uint32_t n_tok;
-    const aq_vstr *tok;    /* [n_tok] */
-    const uint8_t *type;  /* [n_tok] AQ_TOK_*; NULL: all NORMAL */
-    const float *score;   /* [n_tok] or NULL; byte-level BPE has none */
+    const aq_vstr *tok;  /* [n_tok] */
+    const uint8_t *type; /* [n_tok] AQ_TOK_*; NULL: all NORMAL */
+    const float *score;  /* [n_tok] or NULL; byte-level BPE has none */
     uint32_t n_merge;
-    const aq_vstr *merge;  /* [n_merge] "left right" */
+    const aq_vstr *merge; /* [n_merge] "left right" */
     int32_t bos, eos, eot, eom, unk, pad;
     bool add_bos, add_space_prefix;
 } aq_vocab_in;
@@ -62,11 +72,12 @@ const char *aq_vocab_known_list(void);
 
 /** Append the tokens of text to out. No BOS or EOS is added. USER_DEFINED tokens in the text are always recognised, CONTROL and
  * UNKNOWN ones only with `special`; UNUSED never. On failure out is as before. Errors: LIMIT, NOMEM. */
-int aq_vocab_encode(const aq_vocab *, const char *text, size_t n, bool special, aq_toks *out, aq_err *) AQ_MUST;
+int aq_vocab_encode(const aq_vocab *, const char *text, size_t n, bool special, aq_toks *out,
+                    aq_err *) AQ_MUST;
 /** As above for a rendered prompt: control tokens are recognised only where they touch no user span; what lies between two of
  * them is tokenized in one piece, so that the marks change nothing in an honest conversation. Spans ascending. */
-int aq_vocab_encode_marked(const aq_vocab *, const char *text, size_t n, const aq_span *span, size_t n_span, aq_toks *out,
-                           aq_err *) AQ_MUST;
+int aq_vocab_encode_marked(const aq_vocab *, const char *text, size_t n, const aq_span *span,
+                           size_t n_span, aq_toks *out, aq_err *) AQ_MUST;
 
 uint32_t aq_vocab_n(const aq_vocab *);
 /** Raw bytes of a token (control tokens too); NULL and 0 for an id out of range or an empty token. Not NUL-terminated. */
@@ -91,7 +102,8 @@ typedef struct aq_detok {
 } aq_detok;
 /** Append to out the complete UTF-8 that this token's bytes make; bytes that fit nowhere become U+FFFD, one each. Control
  * tokens add nothing unless `show_control`. An unknown id is -AQ_E_INVAL. */
-int aq_detok_push(aq_detok *, const aq_vocab *, int32_t id, bool show_control, aq_bytes *out) AQ_MUST;
+int aq_detok_push(aq_detok *, const aq_vocab *, int32_t id, bool show_control,
+                  aq_bytes *out) AQ_MUST;
 /** End of the answer: what was held back comes out as U+FFFD. */
 int aq_detok_flush(aq_detok *, aq_bytes *out) AQ_MUST;
 
@@ -116,6 +128,7 @@ static inline void aq_rendered_clear_p(aq_rendered *r)
  * (steps, depth, memory); NOMEM. Any thread. */
 int aq_tmpl_render(const aq_tmpl *, const aq_json *vars, aq_rendered *ret, aq_err *) AQ_MUST;
 /** Render and tokenize: control tokens from the template only. Appends to out; on failure out is as before. */
-int aq_chat_encode(const aq_vocab *, const aq_tmpl *, const aq_json *vars, aq_toks *out, aq_err *) AQ_MUST;
+int aq_chat_encode(const aq_vocab *, const aq_tmpl *, const aq_json *vars, aq_toks *out,
+                   aq_err *) AQ_MUST;
 
 #endif

@@ -4,22 +4,43 @@
 
 /* Flags per general category, in the generator's order. */
 static const uint16_t gc_flags[32] = {
-    /* Lu Ll Lt Lm Lo */ AQ_CL_UPPER | AQ_CL_PRINT, AQ_CL_LOWER | AQ_CL_PRINT, AQ_CL_UPPER | AQ_CL_PRINT,
-    AQ_CL_OTHER | AQ_CL_PRINT | AQ_CL_IGN, AQ_CL_OTHER | AQ_CL_PRINT,
-    /* Mn Mc Me */ AQ_CL_MARK | AQ_CL_PRINT | AQ_CL_IGN, AQ_CL_MARK | AQ_CL_PRINT, AQ_CL_MARK | AQ_CL_PRINT | AQ_CL_IGN,
-    /* Nd Nl No */ AQ_CL_NUM | AQ_CL_DIGIT | AQ_CL_PRINT, AQ_CL_NUM | AQ_CL_PRINT, AQ_CL_NUM | AQ_CL_PRINT,
-    /* Pc Pd Ps Pe Pi Pf Po */ AQ_CL_PUNCT | AQ_CL_PRINT, AQ_CL_PUNCT | AQ_CL_PRINT, AQ_CL_PUNCT | AQ_CL_PRINT,
-    AQ_CL_PUNCT | AQ_CL_PRINT, AQ_CL_PUNCT | AQ_CL_PRINT, AQ_CL_PUNCT | AQ_CL_PRINT, AQ_CL_PUNCT | AQ_CL_PRINT,
-    /* Sm Sc Sk So */ AQ_CL_SYM | AQ_CL_PRINT, AQ_CL_SYM | AQ_CL_PRINT, AQ_CL_SYM | AQ_CL_PRINT | AQ_CL_IGN, AQ_CL_SYM | AQ_CL_PRINT,
-    /* Zs Zl Zp */ 0, 0, 0,
-    /* Cc Cf Cs Co Cn */ 0, AQ_CL_IGN, 0, 0, 0,
+    /* Lu Ll Lt Lm Lo */ AQ_CL_UPPER | AQ_CL_PRINT,
+    AQ_CL_LOWER | AQ_CL_PRINT,
+    AQ_CL_UPPER | AQ_CL_PRINT,
+    AQ_CL_OTHER | AQ_CL_PRINT | AQ_CL_IGN,
+    AQ_CL_OTHER | AQ_CL_PRINT,
+    /* Mn Mc Me */ AQ_CL_MARK | AQ_CL_PRINT | AQ_CL_IGN,
+    AQ_CL_MARK | AQ_CL_PRINT,
+    AQ_CL_MARK | AQ_CL_PRINT | AQ_CL_IGN,
+    /* Nd Nl No */ AQ_CL_NUM | AQ_CL_DIGIT | AQ_CL_PRINT,
+    AQ_CL_NUM | AQ_CL_PRINT,
+    AQ_CL_NUM | AQ_CL_PRINT,
+    /* Pc Pd Ps Pe Pi Pf Po */ AQ_CL_PUNCT | AQ_CL_PRINT,
+    AQ_CL_PUNCT | AQ_CL_PRINT,
+    AQ_CL_PUNCT | AQ_CL_PRINT,
+    AQ_CL_PUNCT | AQ_CL_PRINT,
+    AQ_CL_PUNCT | AQ_CL_PRINT,
+    AQ_CL_PUNCT | AQ_CL_PRINT,
+    AQ_CL_PUNCT | AQ_CL_PRINT,
+    /* Sm Sc Sk So */ AQ_CL_SYM | AQ_CL_PRINT,
+    AQ_CL_SYM | AQ_CL_PRINT,
+    AQ_CL_SYM | AQ_CL_PRINT | AQ_CL_IGN,
+    AQ_CL_SYM | AQ_CL_PRINT,
+    /* Zs Zl Zp */ 0,
+    0,
+    0,
+    /* Cc Cf Cs Co Cn */ 0,
+    AQ_CL_IGN,
+    0,
+    0,
+    0,
 };
 
 static bool white(uint32_t c)
 {
     return c <= 0x20 ? c == 0x20 || (c >= 9 && c <= 13)
-                     : c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-                           c == 0x205F || c == 0x3000;
+                     : c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
+                           c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 uint32_t aq_uni_class(uint32_t cp)

@@ -19,7 +19,8 @@ enum {
     AQ_CL_PUNCT = 64,  /* P */
     AQ_CL_SYM = 128,   /* S */
     AQ_CL_PRINT = 256, /* shown as itself by Python's repr() */
-    AQ_CL_IGN = 512,   /* no case and invisible to it: marks, format, modifiers (for the final sigma) */
+    AQ_CL_IGN =
+        512, /* no case and invisible to it: marks, format, modifiers (for the final sigma) */
     AQ_CL_DIGIT = 1024, /* Nd */
     AQ_CL_LETTER = AQ_CL_UPPER | AQ_CL_LOWER | AQ_CL_OTHER,
 };

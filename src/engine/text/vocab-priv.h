@@ -7,12 +7,14 @@
 
 /** Length in bytes of the first piece of s[0..n), n >= 1, valid UTF-8; 1..n. */
 typedef size_t (*aq_split_fn)(const char *s, size_t n);
+/* As a first pass: the length of the piece that s begins with, 0 when it begins with none. */
 
 typedef struct aq_splitter {
     const char *pre;
     aq_split_fn fn;
-    bool digits_first; /* every \p{N} alone, before fn sees the rest */
-    bool whole_word;   /* a piece that is a token as a whole is taken so, before merging */
+    aq_split_fn
+        first;       /* NULL, or a pass before fn: pieces of their own; fn sees what lies between */
+    bool whole_word; /* a piece that is a token as a whole is taken so, before merging */
 } aq_splitter;
 const aq_splitter *aq_splitter_find(const char *pre);
 const aq_splitter *aq_splitter_list(size_t *ret_n);
@@ -24,11 +26,12 @@ typedef struct aq_merge {
 struct aq_vocab {
     uint32_t n_tok, n_merge, n_special;
     const aq_splitter *split;
-    char *blob;           /* raw bytes of all tokens */
-    uint32_t *off;        /* [n_tok + 1] into blob */
-    uint8_t *type;        /* [n_tok] */
-    uint8_t *eog;         /* [n_tok] */
-    uint32_t *tok_slot;   /* open addressing over the pieces of NORMAL and BYTE tokens: id + 1, 0 = free */
+    char *blob;    /* raw bytes of all tokens */
+    uint32_t *off; /* [n_tok + 1] into blob */
+    uint8_t *type; /* [n_tok] */
+    uint8_t *eog;  /* [n_tok] */
+    uint32_t
+        *tok_slot; /* open addressing over the pieces of NORMAL and BYTE tokens: id + 1, 0 = free */
     uint32_t tok_mask;
     aq_merge *merge;      /* [n_merge], index = rank */
     uint32_t *merge_slot; /* open addressing over (left, right): rank + 1, 0 = free */
@@ -45,7 +48,8 @@ static inline const char *aq_vocab_bytes(const aq_vocab *v, uint32_t id, uint32_
     *ret_n = v->off[id + 1] - v->off[id];
     return v->blob + v->off[id];
 }
-int32_t aq_vocab_find(const aq_vocab *, const char *s, size_t n); /* NORMAL or BYTE token with these bytes, or -1 */
+int32_t aq_vocab_find(const aq_vocab *, const char *s,
+                      size_t n); /* NORMAL or BYTE token with these bytes, or -1 */
 /** Rank of merging two tokens, UINT32_MAX when they do not merge. */
 uint32_t aq_vocab_rank(const aq_vocab *, uint32_t left, uint32_t right);
 

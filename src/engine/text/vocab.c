@@ -54,7 +54,8 @@ static uint32_t *slots(uint32_t n, uint32_t *ret_mask)
 
 int32_t aq_vocab_find(const aq_vocab *v, const char *s, size_t n)
 {
-    for (uint32_t i = hash_bytes(s, n) & v->tok_mask, id; (id = v->tok_slot[i]); i = (i + 1) & v->tok_mask) {
+    for (uint32_t i = hash_bytes(s, n) & v->tok_mask, id; (id = v->tok_slot[i]);
+         i = (i + 1) & v->tok_mask) {
         uint32_t len;
         const char *p = aq_vocab_bytes(v, id - 1, &len);
         if (len == n && !memcmp(p, s, n))
@@ -65,7 +66,8 @@ int32_t aq_vocab_find(const aq_vocab *v, const char *s, size_t n)
 
 uint32_t aq_vocab_rank(const aq_vocab *v, uint32_t left, uint32_t right)
 {
-    for (uint32_t i = hash_pair(left, right) & v->merge_mask, r; (r = v->merge_slot[i]); i = (i + 1) & v->merge_mask)
+    for (uint32_t i = hash_pair(left, right) & v->merge_mask, r; (r = v->merge_slot[i]);
+         i = (i + 1) & v->merge_mask)
         if (v->merge[r - 1].left == left && v->merge[r - 1].right == right)
             return r - 1;
     return UINT32_MAX;
@@ -111,12 +113,15 @@ static int take_tokens(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
 
     for (uint32_t i = 0; i < in->n_tok; i++) {
         if (in->tok[i].n > AQ_VOCAB_PIECE_BYTES_MAX)
-            return aq_fail(err, AQ_E_LIMIT, "vocabulary: token %u has %u bytes, more than the %u allowed", i, in->tok[i].n,
-                           AQ_VOCAB_PIECE_BYTES_MAX);
+            return aq_fail(err, AQ_E_LIMIT,
+                           "vocabulary: token %u has %u bytes, more than the %u allowed", i,
+                           in->tok[i].n, AQ_VOCAB_PIECE_BYTES_MAX);
         total += in->tok[i].n;
     }
     if (total > AQ_BYTES_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "vocabulary: its tokens have %zu bytes, more than the %llu allowed", total, AQ_BYTES_MAX);
+        return aq_fail(err, AQ_E_LIMIT,
+                       "vocabulary: its tokens have %zu bytes, more than the %llu allowed", total,
+                       AQ_BYTES_MAX);
     v->n_tok = in->n_tok;
     v->blob = malloc(total + 1);
     v->off = malloc((in->n_tok + 1) * sizeof *v->off);
@@ -130,7 +135,8 @@ static int take_tokens(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
         int type = in->type ? in->type[i] : AQ_TOK_NORMAL;
         size_t n = 0;
         if (type < AQ_TOK_NORMAL || type > AQ_TOK_BYTE)
-            return aq_fail(err, AQ_E_FORMAT, "vocabulary: token %u has type %d; 1 to 6 are known", i, type);
+            return aq_fail(err, AQ_E_FORMAT, "vocabulary: token %u has type %d; 1 to 6 are known",
+                           i, type);
         v->off[i] = (uint32_t)at;
         v->type[i] = (uint8_t)type;
         bool plain = type == AQ_TOK_NORMAL || type == AQ_TOK_BYTE;
@@ -169,12 +175,18 @@ static int take_merges(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
         const char *sp = m->n > 2 ? memchr(m->p + 1, ' ', m->n - 2) : NULL;
         size_t nl, nr;
         if (!sp || m->n > AQ_VOCAB_PIECE_BYTES_MAX)
-            return aq_fail(err, AQ_E_FORMAT, "vocabulary: merge %u is not two tokens with a space between", i);
-        if (!spelled_bytes(m->p, (size_t)(sp - m->p), buf, &nl) || !spelled_bytes(sp + 1, m->n - (size_t)(sp - m->p) - 1, buf + nl, &nr))
-            return aq_fail(err, AQ_E_FORMAT, "vocabulary: merge %u has characters that stand for no byte", i);
-        int32_t l = aq_vocab_find(v, buf, nl), r = aq_vocab_find(v, buf + nl, nr), to = aq_vocab_find(v, buf, nl + nr);
+            return aq_fail(err, AQ_E_FORMAT,
+                           "vocabulary: merge %u is not two tokens with a space between", i);
+        if (!spelled_bytes(m->p, (size_t)(sp - m->p), buf, &nl) ||
+            !spelled_bytes(sp + 1, m->n - (size_t)(sp - m->p) - 1, buf + nl, &nr))
+            return aq_fail(err, AQ_E_FORMAT,
+                           "vocabulary: merge %u has characters that stand for no byte", i);
+        int32_t l = aq_vocab_find(v, buf, nl), r = aq_vocab_find(v, buf + nl, nr),
+                to = aq_vocab_find(v, buf, nl + nr);
         if (l < 0 || r < 0 || to < 0)
-            return aq_fail(err, AQ_E_FORMAT, "vocabulary: merge %u names a token that the vocabulary does not have", i);
+            return aq_fail(err, AQ_E_FORMAT,
+                           "vocabulary: merge %u names a token that the vocabulary does not have",
+                           i);
         v->merge[i] = (aq_merge){(uint32_t)l, (uint32_t)r, (uint32_t)to};
         if (aq_vocab_rank(v, (uint32_t)l, (uint32_t)r) != UINT32_MAX)
             continue; /* said before: the earlier rank counts */
@@ -201,7 +213,8 @@ static int take_special(aq_vocab *v, aq_err *err)
     uint32_t k = 0, len;
 
     if (!(v->special = malloc((v->n_special + 1) * sizeof *v->special)))
-        return aq_fail(err, AQ_E_NOMEM, "vocabulary: out of memory for %u special tokens", v->n_special);
+        return aq_fail(err, AQ_E_NOMEM, "vocabulary: out of memory for %u special tokens",
+                       v->n_special);
     for (uint32_t i = 0; i < v->n_tok; i++)
         if (in_text(v->type[i]) && v->off[i + 1] > v->off[i])
             v->special[k++] = i;
@@ -219,9 +232,10 @@ static int take_ids(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
 {
     /* What model families end a turn with; only where the file calls it a control token, for `</s>` is an ordinary piece of some. */
     static const char *const ends[] = {
-        "<|im_end|>",     "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<turn|>",
-        "<|return|>",     "<|call|>",      "<|observation|>", "<|user|>",   "<|eot|>",    "<|eom|>",       "<EOT>",
-        "<｜end▁of▁sentence｜>", "[e~[",
+        "<|im_end|>",    "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>",
+        "<end_of_turn>", "<turn|>",       "<|return|>",      "<|call|>",   "<|observation|>",
+        "<|user|>",      "<|eot|>",       "<|eom|>",         "<EOT>",      "<｜end▁of▁sentence｜>",
+        "[e~[",
     };
     const struct {
         const char *name;
@@ -231,7 +245,9 @@ static int take_ids(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
 
     for (size_t i = 0; i < AQ_LEN(id); i++) {
         if (id[i].id < -1 || id[i].id >= (int64_t)v->n_tok)
-            return aq_fail(err, AQ_E_FORMAT, "vocabulary: the %s token is %d, but there are %u tokens", id[i].name, id[i].id, v->n_tok);
+            return aq_fail(err, AQ_E_FORMAT,
+                           "vocabulary: the %s token is %d, but there are %u tokens", id[i].name,
+                           id[i].id, v->n_tok);
         *id[i].to = id[i].id;
         if (id[i].id >= 0 && i >= 1 && i <= 3)
             v->eog[id[i].id] = 1;
@@ -252,7 +268,8 @@ bool aq_vocab_known(const char *model, const char *pre)
 
 const char *aq_vocab_known_list(void)
 {
-    return "gpt2 with gpt-2, smollm, refact, starcoder, qwen2, qwen35, llama-bpe or glm4";
+    return "gpt2 with gpt-2, smollm, refact, starcoder, qwen2, qwen35, llama-bpe, glm4, gpt-4o or "
+           "deepseek-v3";
 }
 
 int aq_vocab_new(const aq_vocab_in *in, aq_vocab **ret, aq_err *err)
@@ -261,16 +278,19 @@ int aq_vocab_new(const aq_vocab_in *in, aq_vocab **ret, aq_err *err)
     int rc;
 
     if (!aq_vocab_known(in->model, in->pre))
-        return aq_fail(err, AQ_E_UNSUPPORTED, "vocabulary: tokenizer \"%.40s\" with splitter \"%.40s\" is not known; known are %s",
-                       in->model ? in->model : "(none)", in->pre ? in->pre : "(none)", aq_vocab_known_list());
+        return aq_fail(
+            err, AQ_E_UNSUPPORTED,
+            "vocabulary: tokenizer \"%.40s\" with splitter \"%.40s\" is not known; known are %s",
+            in->model ? in->model : "(none)", in->pre ? in->pre : "(none)", aq_vocab_known_list());
     if (!in->n_tok || in->n_tok > AQ_VOCAB_TOK_MAX || in->n_merge > AQ_VOCAB_MERGE_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "vocabulary: %u tokens and %u merges; 1 to %u and up to %u are allowed", in->n_tok, in->n_merge,
-                       AQ_VOCAB_TOK_MAX, AQ_VOCAB_MERGE_MAX);
+        return aq_fail(err, AQ_E_LIMIT,
+                       "vocabulary: %u tokens and %u merges; 1 to %u and up to %u are allowed",
+                       in->n_tok, in->n_merge, AQ_VOCAB_TOK_MAX, AQ_VOCAB_MERGE_MAX);
     if (!(v = calloc(1, sizeof *v)))
         return aq_fail(err, AQ_E_NOMEM, "vocabulary: out of memory");
     v->split = aq_splitter_find(in->pre);
-    if ((rc = take_tokens(v, in, err)) < 0 || (rc = take_merges(v, in, err)) < 0 || (rc = take_special(v, err)) < 0 ||
-        (rc = take_ids(v, in, err)) < 0)
+    if ((rc = take_tokens(v, in, err)) < 0 || (rc = take_merges(v, in, err)) < 0 ||
+        (rc = take_special(v, err)) < 0 || (rc = take_ids(v, in, err)) < 0)
         return rc;
     *ret = AQ_STEAL(v);
     return 0;
@@ -304,7 +324,8 @@ uint32_t aq_vocab_n(const aq_vocab *v)
 const char *aq_vocab_piece(const aq_vocab *v, int32_t id, uint32_t *ret_n)
 {
     *ret_n = 0;
-    return valid(v, id) && v->off[id + 1] > v->off[id] ? aq_vocab_bytes(v, (uint32_t)id, ret_n) : NULL;
+    return valid(v, id) && v->off[id + 1] > v->off[id] ? aq_vocab_bytes(v, (uint32_t)id, ret_n)
+                                                       : NULL;
 }
 
 int aq_vocab_type(const aq_vocab *v, int32_t id)

@@ -56,9 +56,7 @@ void aq_fd_close_p(int *fd); /* closes *fd if >= 0 and sets it to -1 */
 enum {
     AQ_OK = 0,
 #define AQ_STATUS(name, num, http, text) AQ_E_##name = num,
-#define N_(s) s
 #include "aq/status.def"
-#undef N_
 #undef AQ_STATUS
 };
 

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <gtk/gtk.h>
+
+#include "aq-chat.h"
+
+G_BEGIN_DECLS
+
+#define AQ_TYPE_CHAT_ROW (aq_chat_row_get_type())
+G_DECLARE_FINAL_TYPE(AqChatRow, aq_chat_row, AQ, CHAT_ROW, GtkListBoxRow)
+
+/* Signal "delete": the user wants the chat gone. */
+AqChatRow *aq_chat_row_new(AqChat *chat);
+AqChat *aq_chat_row_get_chat(AqChatRow *self);
+
+G_END_DECLS

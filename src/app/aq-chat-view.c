@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One chat: its messages and the field to write in.
+ *
+ * The list stays at its end while text arrives, but only if it was there: whoever scrolls up to read is left alone. */
+#include "aq-chat-view.h"
+
+#include <glib/gi18n.h>
+
+#include "aq-message-row.h"
+
+#define NEAR_END_PX 60
+
+struct _AqChatView {
+    AdwBin parent;
+    GtkWidget *stack, *empty_page, *scrolled, *list, *entry, *placeholder, *send, *stop;
+    AqChat *chat;
+    gboolean at_end;
+};
+
+G_DEFINE_FINAL_TYPE(AqChatView, aq_chat_view, ADW_TYPE_BIN)
+
+static char *entry_text(AqChatView *self)
+{
+    GtkTextBuffer *buffer = gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry));
+    GtkTextIter start, end;
+    gtk_text_buffer_get_bounds(buffer, &start, &end);
+    return gtk_text_buffer_get_text(buffer, &start, &end, FALSE);
+}
+
+/* What can be done now. */
+static void update(AqChatView *self)
+{
+    AqEngineHost *host = aq_chat_get_host(self->chat);
+    gboolean busy = aq_chat_get_busy(self->chat), can = aq_engine_host_can_answer(host);
+    g_autofree char *text = entry_text(self);
+    gboolean blank = !*g_strstrip(text);
+
+    gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.send", can && !busy && !blank);
+    gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.stop", busy);
+    gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.ask-again", can && !busy);
+    gtk_widget_set_visible(self->send, !busy);
+    gtk_widget_set_visible(self->stop, busy);
+    gtk_widget_set_tooltip_text(self->send, can ? _("Send") : _("No model is loaded"));
+    gtk_stack_set_visible_child_name(GTK_STACK(self->stack),
+                                     aq_chat_get_empty(self->chat) ? "empty" : "messages");
+    const char *name = aq_engine_host_get_model_name(host);
+    g_autofree char *who =
+        name ? g_strdup_printf(_("%s answers on this PC. Nothing leaves it."), name)
+             : g_strdup(_("Open a model first."));
+    g_autofree char *markup = g_markup_escape_text(who, -1);
+    adw_status_page_set_description(ADW_STATUS_PAGE(self->empty_page), markup);
+}
+
+static void on_text(AqChatView *self)
+{
+    GtkTextBuffer *buffer = gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry));
+    gtk_widget_set_visible(self->placeholder, gtk_text_buffer_get_char_count(buffer) == 0);
+    update(self);
+}
+
+static void send(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqChatView *self = AQ_CHAT_VIEW(widget);
+    g_autofree char *text = entry_text(self);
+    if (!aq_chat_send(self->chat, text))
+        return;
+    self->at_end = TRUE;
+    gtk_text_buffer_set_text(gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry)), "", 0);
+    gtk_widget_grab_focus(self->entry);
+}
+
+static void stop(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    aq_chat_stop(AQ_CHAT_VIEW(widget)->chat);
+}
+
+static void ask_again(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqChatView *self = AQ_CHAT_VIEW(widget);
+    if (aq_chat_ask_again(self->chat))
+        self->at_end = TRUE;
+}
+
+static gboolean on_key(GtkEventControllerKey *controller, guint keyval, guint keycode,
+                       GdkModifierType state, AqChatView *self)
+{
+    if (keyval != GDK_KEY_Return && keyval != GDK_KEY_KP_Enter && keyval != GDK_KEY_ISO_Enter)
+        return GDK_EVENT_PROPAGATE;
+    if (state & (GDK_SHIFT_MASK | GDK_CONTROL_MASK | GDK_ALT_MASK))
+        return GDK_EVENT_PROPAGATE;
+    /* An input method that is composing takes Enter for itself. */
+    GdkEvent *event = gtk_event_controller_get_current_event(GTK_EVENT_CONTROLLER(controller));
+    if (event && gtk_text_view_im_context_filter_keypress(GTK_TEXT_VIEW(self->entry), event))
+        return GDK_EVENT_STOP;
+    gtk_widget_activate_action(GTK_WIDGET(self), "chat.send", NULL);
+    return GDK_EVENT_STOP;
+}
+
+static void on_scrolled(AqChatView *self)
+{
+    GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
+    self->at_end = gtk_adjustment_get_value(adj) + gtk_adjustment_get_page_size(adj) >=
+                   gtk_adjustment_get_upper(adj) - NEAR_END_PX;
+}
+
+static void on_resized(AqChatView *self)
+{
+    GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
+    if (self->at_end)
+        gtk_adjustment_set_value(adj,
+                                 gtk_adjustment_get_upper(adj) - gtk_adjustment_get_page_size(adj));
+}
+
+static GtkWidget *create_row(gpointer item, gpointer user)
+{
+    return GTK_WIDGET(aq_message_row_new(item));
+}
+
+static void on_items_changed(AqChatView *self)
+{
+    GtkListBoxRow *row;
+    guint n = g_list_model_get_n_items(aq_chat_get_messages(self->chat));
+    for (guint i = n > 3 ? n - 3 : 0; i < n; i++)
+        if ((row = gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->list), (int)i)))
+            aq_message_row_set_last(AQ_MESSAGE_ROW(row), i == n - 1);
+}
+
+AqChat *aq_chat_view_get_chat(AqChatView *self)
+{
+    return self->chat;
+}
+
+void aq_chat_view_focus_entry(AqChatView *self)
+{
+    gtk_widget_grab_focus(self->entry);
+}
+
+static void aq_chat_view_dispose(GObject *object)
+{
+    AqChatView *self = AQ_CHAT_VIEW(object);
+    gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_CHAT_VIEW);
+    g_clear_object(&self->chat);
+    G_OBJECT_CLASS(aq_chat_view_parent_class)->dispose(object);
+}
+
+static void aq_chat_view_class_init(AqChatViewClass *klass)
+{
+    GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
+    G_OBJECT_CLASS(klass)->dispose = aq_chat_view_dispose;
+    gtk_widget_class_set_template_from_resource(widget_class,
+                                                "/io/github/aquiferpool/Aquifer/aq-chat-view.ui");
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, stack);
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, empty_page);
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, scrolled);
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, list);
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, entry);
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, placeholder);
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, send);
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, stop);
+    gtk_widget_class_install_action(widget_class, "chat.send", NULL, send);
+    gtk_widget_class_install_action(widget_class, "chat.stop", NULL, stop);
+    gtk_widget_class_install_action(widget_class, "chat.ask-again", NULL, ask_again);
+}
+
+static void aq_chat_view_init(AqChatView *self)
+{
+    gtk_widget_init_template(GTK_WIDGET(self));
+    self->at_end = TRUE;
+
+    GtkEventController *key = gtk_event_controller_key_new();
+    gtk_event_controller_set_propagation_phase(key, GTK_PHASE_CAPTURE);
+    g_signal_connect(key, "key-pressed", G_CALLBACK(on_key), self);
+    gtk_widget_add_controller(self->entry, key);
+
+    GtkTextBuffer *buffer = gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry));
+    g_signal_connect_object(buffer, "changed", G_CALLBACK(on_text), self, G_CONNECT_SWAPPED);
+
+    GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
+    g_signal_connect_object(adj, "value-changed", G_CALLBACK(on_scrolled), self, G_CONNECT_SWAPPED);
+    g_signal_connect_object(adj, "changed", G_CALLBACK(on_resized), self, G_CONNECT_SWAPPED);
+}
+
+AqChatView *aq_chat_view_new(AqChat *chat)
+{
+    AqChatView *self = g_object_new(AQ_TYPE_CHAT_VIEW, NULL);
+    self->chat = g_object_ref(chat);
+    GListModel *messages = aq_chat_get_messages(chat);
+    gtk_list_box_bind_model(GTK_LIST_BOX(self->list), messages, create_row, NULL, NULL);
+    g_signal_connect_object(messages, "items-changed", G_CALLBACK(on_items_changed), self,
+                            G_CONNECT_SWAPPED);
+    g_signal_connect_object(chat, "notify", G_CALLBACK(update), self, G_CONNECT_SWAPPED);
+    g_signal_connect_object(aq_chat_get_host(chat), "changed", G_CALLBACK(update), self,
+                            G_CONNECT_SWAPPED);
+    on_items_changed(self);
+    update(self);
+    return self;
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which model is loaded, which is being loaded, what went wrong.
+ *
+ * Everything that takes long (reading, loading, freeing) runs on worker threads of GTask; a Load carries its inputs and results there
+ * and back, so that threads share only the atomics of aq_progress. All else belongs to the main thread. */
+#include "aq-engine-host.h"
+
+#include <glib/gstdio.h>
+
+#include "aq-format.h"
+
+#define PROGRESS_MS 100
+/* What an engine takes besides the weights: KV pages and buffers. */
+#define SPARE_BYTES (512ull << 20)
+
+struct _AqEngineSlot {
+    gatomicrefcount ref;
+    AqEngineHost *host;
+    char *path, *name;
+    aq_model *model;
+    aq_wsrc src;
+    aq_engine *engine;
+    aq_engine_info info;
+    char *device;
+};
+
+struct _AqEngineHost {
+    GObject parent;
+    char *cpu_path;
+    GMutex rt_lock; /* rt: made by the first worker that needs it */
+    aq_rt *rt;
+
+    AqEngineState state;
+    AqEngineSlot *slot;
+    GTask *load; /* under way, or NULL */
+    guint progress_timer;
+    guint n_busy; /* worker tasks and slots that still use rt */
+    gboolean closing;
+    void (*closed)(gpointer user);
+    gpointer closed_user;
+};
+
+G_DEFINE_FINAL_TYPE(AqEngineHost, aq_engine_host, G_TYPE_OBJECT)
+
+static guint signal_changed, signal_failed;
+
+/* One load: what goes to the worker and what comes back. */
+typedef struct {
+    char *path;
+    aq_progress progress;
+    AqEngineSlot *slot; /* result */
+    aq_err err;
+} Load;
+
+static void changed(AqEngineHost *self)
+{
+    g_signal_emit(self, signal_changed, 0);
+}
+
+/* ---- slots ---------------------------------------------------------------------------------- */
+
+static void slot_destroy(AqEngineSlot *slot)
+{
+    aq_engine_free(slot->engine);
+    aq_wsrc_close(&slot->src);
+    aq_model_free(slot->model);
+    g_free(slot->path);
+    g_free(slot->name);
+    g_free(slot->device);
+    g_free(slot);
+}
+
+static void closing_check(AqEngineHost *self);
+
+static void slot_free_thread(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+{
+    slot_destroy(data);
+    g_task_return_boolean(task, TRUE);
+}
+
+static void slot_freed(GObject *source, GAsyncResult *result, gpointer user)
+{
+    AqEngineHost *self = AQ_ENGINE_HOST(source);
+    self->n_busy--;
+    closing_check(self);
+}
+
+AqEngineSlot *aq_engine_slot_ref(AqEngineSlot *slot)
+{
+    g_atomic_ref_count_inc(&slot->ref);
+    return slot;
+}
+
+void aq_engine_slot_unref(AqEngineSlot *slot)
+{
+    if (!slot || !g_atomic_ref_count_dec(&slot->ref))
+        return;
+    g_autoptr(AqEngineHost) host = g_steal_pointer(&slot->host);
+    g_autoptr(GTask) task = g_task_new(host, NULL, slot_freed, NULL);
+    g_task_set_task_data(task, slot, NULL);
+    g_task_run_in_thread(task, slot_free_thread);
+}
+
+aq_engine *aq_engine_slot_get_engine(AqEngineSlot *slot)
+{
+    return slot->engine;
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+static int host_rt(AqEngineHost *self, aq_rt **ret, aq_err *err)
+{
+    g_autoptr(GMutexLocker) lock = g_mutex_locker_new(&self->rt_lock);
+    if (!self->rt) {
+        aq_rt_cfg cfg = {.cpu_path = self->cpu_path, .nice = 5, .pin = true};
+        int rc = aq_rt_new(&cfg, &self->rt, err);
+        if (rc < 0)
+            return rc;
+    }
+    *ret = self->rt;
+    return 0;
+}
+
+int aq_engine_host_inspect(AqEngineHost *self, const char *path, aq_model **ret, aq_err *err)
+{
+    aq_rt *rt;
+    int rc = host_rt(self, &rt, err);
+    return rc < 0 ? rc : aq_model_open(rt, path, 0, ret, NULL, err);
+}
+
+static void load_free(Load *load)
+{
+    g_free(load->path);
+    g_free(load);
+}
+
+static int load_run(AqEngineHost *self, Load *load, AqEngineSlot *slot)
+{
+    aq_rt *rt;
+    int rc = host_rt(self, &rt, &load->err);
+    if (rc < 0)
+        return rc;
+    rc = aq_model_open(rt, load->path, 0, &slot->model, &slot->src, &load->err);
+    if (rc < 0)
+        return rc;
+    const aq_model_info *info = aq_model_get_info(slot->model);
+    if (info->tok_refused)
+        return aq_fail(&load->err, AQ_E_UNSUPPORTED, "%s", info->tok_refused);
+    slot->name =
+        info->name && *info->name ? g_utf8_make_valid(info->name, -1) : aq_format_file(load->path);
+    aq_engine_cfg cfg = {.progress = &load->progress};
+    rc = aq_engine_new(rt, slot->model, &slot->src, &cfg, &slot->engine, &load->err);
+    if (rc < 0)
+        return rc;
+    aq_engine_get_info(slot->engine, &slot->info);
+    slot->device = g_strdup(slot->info.device);
+    return 0;
+}
+
+static void load_thread(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+{
+    AqEngineHost *self = source;
+    Load *load = data;
+    AqEngineSlot *slot = g_new0(AqEngineSlot, 1);
+    g_atomic_ref_count_init(&slot->ref);
+    slot->path = g_strdup(load->path);
+    if (load_run(self, load, slot) < 0)
+        slot_destroy(slot);
+    else
+        load->slot = slot;
+    g_task_return_boolean(task, TRUE);
+}
+
+static gboolean progress_tick(gpointer user)
+{
+    changed(user);
+    return G_SOURCE_CONTINUE;
+}
+
+static void load_ended(AqEngineHost *self)
+{
+    g_clear_handle_id(&self->progress_timer, g_source_remove);
+    g_clear_object(&self->load);
+}
+
+static void load_done(GObject *source, GAsyncResult *result, gpointer user)
+{
+    AqEngineHost *self = AQ_ENGINE_HOST(source);
+    Load *load = g_task_get_task_data(G_TASK(result));
+    gboolean current = self->load == G_TASK(result);
+    g_autoptr(AqEngineSlot) slot = g_steal_pointer(&load->slot);
+
+    if (slot) {
+        /* From here on the slot counts as a user of rt; the task's own count is passed on to it. */
+        slot->host = g_object_ref(self);
+    } else {
+        self->n_busy--;
+    }
+    if (current) {
+        load_ended(self);
+        if (slot && !self->closing && !atomic_load(&load->progress.cancel)) {
+            AqEngineSlot *old = self->slot;
+            self->slot = g_steal_pointer(&slot);
+            aq_engine_slot_unref(old);
+        }
+        self->state = self->slot ? AQ_ENGINE_READY : AQ_ENGINE_NONE;
+        if (load->err.code && load->err.code != AQ_E_CANCELLED && !self->closing) {
+            aq_log(AQ_LOG_WARN, "app", "load failed code=%s", aq_status_name(load->err.code));
+            if (!self->slot)
+                self->state = AQ_ENGINE_ERROR;
+            g_autofree char *text = g_utf8_make_valid(load->err.text, -1);
+            g_signal_emit(self, signal_failed, 0, load->path, text);
+        }
+        changed(self);
+    }
+    closing_check(self);
+}
+
+/* Two models at once when memory allows, so that a load that fails costs nothing. */
+static gboolean room_beside(const char *path)
+{
+    GStatBuf st;
+    if (g_stat(path, &st) != 0)
+        return TRUE; /* the load will say what is wrong */
+    guint64 need = (guint64)st.st_size + (guint64)st.st_size / 4 + SPARE_BYTES;
+    return need < aq_mem_free_bytes();
+}
+
+void aq_engine_host_load(AqEngineHost *self, const char *path)
+{
+    g_return_if_fail(AQ_IS_ENGINE_HOST(self) && path);
+    if (self->closing)
+        return;
+    aq_engine_host_cancel_load(self);
+    if (self->slot && !room_beside(path)) {
+        aq_log(AQ_LOG_INFO, "app", "memory is short for two models: the earlier one goes first");
+        g_clear_pointer(&self->slot, aq_engine_slot_unref);
+    }
+    Load *load = g_new0(Load, 1);
+    load->path = g_strdup(path);
+    self->load = g_task_new(self, NULL, load_done, NULL);
+    g_task_set_task_data(self->load, load, (GDestroyNotify)load_free);
+    self->state = AQ_ENGINE_LOADING;
+    self->n_busy++;
+    self->progress_timer = g_timeout_add(PROGRESS_MS, progress_tick, self);
+    g_task_run_in_thread(self->load, load_thread);
+    changed(self);
+}
+
+void aq_engine_host_cancel_load(AqEngineHost *self)
+{
+    g_return_if_fail(AQ_IS_ENGINE_HOST(self));
+    if (!self->load)
+        return;
+    Load *load = g_task_get_task_data(self->load);
+    atomic_store(&load->progress.cancel, 1);
+    load_ended(self);
+    self->state = self->slot ? AQ_ENGINE_READY : AQ_ENGINE_NONE;
+    changed(self);
+}
+
+/* ---- what is there -------------------------------------------------------------------------- */
+
+AqEngineState aq_engine_host_get_state(AqEngineHost *self)
+{
+    return self->state;
+}
+
+gboolean aq_engine_host_can_answer(AqEngineHost *self)
+{
+    return self->slot != NULL;
+}
+
+AqEngineSlot *aq_engine_host_ref_slot(AqEngineHost *self)
+{
+    return self->slot ? aq_engine_slot_ref(self->slot) : NULL;
+}
+
+const char *aq_engine_host_get_path(AqEngineHost *self)
+{
+    return self->slot ? self->slot->path : NULL;
+}
+
+const char *aq_engine_host_get_model_name(AqEngineHost *self)
+{
+    return self->slot ? self->slot->name : NULL;
+}
+
+const char *aq_engine_host_get_device(AqEngineHost *self)
+{
+    return self->slot ? self->slot->device : NULL;
+}
+
+guint aq_engine_host_get_n_ctx(AqEngineHost *self)
+{
+    return self->slot ? self->slot->info.n_ctx : 0;
+}
+
+guint64 aq_engine_host_get_weight_bytes(AqEngineHost *self)
+{
+    return self->slot ? self->slot->info.weight_bytes : 0;
+}
+
+const char *aq_engine_host_get_loading_path(AqEngineHost *self)
+{
+    return self->load ? ((Load *)g_task_get_task_data(self->load))->path : NULL;
+}
+
+void aq_engine_host_get_progress(AqEngineHost *self, guint64 *ret_done, guint64 *ret_total)
+{
+    *ret_done = *ret_total = 0;
+    if (self->load) {
+        Load *load = g_task_get_task_data(self->load);
+        *ret_done = atomic_load_explicit(&load->progress.done, memory_order_relaxed);
+        *ret_total = atomic_load_explicit(&load->progress.total, memory_order_relaxed);
+    }
+}
+
+/* ---- end ------------------------------------------------------------------------------------ */
+
+static void closing_check(AqEngineHost *self)
+{
+    if (!self->closing || self->n_busy || !self->closed)
+        return;
+    void (*closed)(gpointer) = g_steal_pointer(&self->closed);
+    g_clear_pointer(&self->rt, aq_rt_free);
+    closed(self->closed_user);
+}
+
+void aq_engine_host_hold(AqEngineHost *self)
+{
+    self->n_busy++;
+}
+
+void aq_engine_host_release(AqEngineHost *self)
+{
+    self->n_busy--;
+    closing_check(self);
+}
+
+static gboolean closing_idle(gpointer user)
+{
+    closing_check(user);
+    return G_SOURCE_REMOVE;
+}
+
+void aq_engine_host_close(AqEngineHost *self, void (*done)(gpointer user), gpointer user)
+{
+    g_return_if_fail(AQ_IS_ENGINE_HOST(self) && !self->closing);
+    self->closed = done;
+    self->closed_user = user;
+    aq_engine_host_cancel_load(self);
+    self->closing = TRUE;
+    g_clear_pointer(&self->slot, aq_engine_slot_unref);
+    self->state = AQ_ENGINE_NONE;
+    g_idle_add_full(G_PRIORITY_DEFAULT, closing_idle, g_object_ref(self), g_object_unref);
+}
+
+static void aq_engine_host_finalize(GObject *object)
+{
+    AqEngineHost *self = AQ_ENGINE_HOST(object);
+    g_clear_pointer(&self->rt, aq_rt_free);
+    g_mutex_clear(&self->rt_lock);
+    g_free(self->cpu_path);
+    G_OBJECT_CLASS(aq_engine_host_parent_class)->finalize(object);
+}
+
+static void aq_engine_host_class_init(AqEngineHostClass *klass)
+{
+    G_OBJECT_CLASS(klass)->finalize = aq_engine_host_finalize;
+    GType type = G_TYPE_FROM_CLASS(klass);
+    signal_changed =
+        g_signal_new("changed", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL, G_TYPE_NONE, 0);
+    signal_failed = g_signal_new("failed", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                                 G_TYPE_NONE, 2, G_TYPE_STRING, G_TYPE_STRING);
+}
+
+static void aq_engine_host_init(AqEngineHost *self)
+{
+    g_mutex_init(&self->rt_lock);
+}
+
+AqEngineHost *aq_engine_host_new(const char *cpu_path)
+{
+    AqEngineHost *self = g_object_new(AQ_TYPE_ENGINE_HOST, NULL);
+    self->cpu_path = g_strdup(cpu_path);
+    return self;
+}

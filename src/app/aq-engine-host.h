@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one place where the window meets the engine: which model is loaded, which is being loaded, what went wrong. */
+#pragma once
+
+#include <gio/gio.h>
+
+#include "aq/engine.h"
+
+G_BEGIN_DECLS
+
+typedef enum {
+    AQ_ENGINE_NONE,    /* no model is loaded */
+    AQ_ENGINE_LOADING, /* an earlier model, if there is one, still answers */
+    AQ_ENGINE_READY,
+    AQ_ENGINE_ERROR, /* no model is loaded because the last load failed */
+} AqEngineState;
+
+/** A loaded model with its engine. Counted: an answer under way keeps it, and the last one to leave has it freed on a worker thread. */
+typedef struct _AqEngineSlot AqEngineSlot;
+AqEngineSlot *aq_engine_slot_ref(AqEngineSlot *slot);
+void aq_engine_slot_unref(AqEngineSlot *slot); /* main thread */
+aq_engine *aq_engine_slot_get_engine(AqEngineSlot *slot);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(AqEngineSlot, aq_engine_slot_unref)
+
+#define AQ_TYPE_ENGINE_HOST (aq_engine_host_get_type())
+G_DECLARE_FINAL_TYPE(AqEngineHost, aq_engine_host, AQ, ENGINE_HOST, GObject)
+
+/* Signals, on the main thread: "changed" (anything that the getters tell, progress too); "failed" (char *path, char *text: a load
+ * failed; an earlier model is still there when aq_engine_host_can_answer()). */
+
+/** cpu_path: what the environment's AQ_CPU says, or NULL. */
+AqEngineHost *aq_engine_host_new(const char *cpu_path);
+/** Load a model beside the one that is there, which is let go when the new one answers (or before, when memory is short for both).
+ * A load under way is cancelled first. */
+void aq_engine_host_load(AqEngineHost *self, const char *path);
+void aq_engine_host_cancel_load(AqEngineHost *self);
+AqEngineState aq_engine_host_get_state(AqEngineHost *self);
+gboolean aq_engine_host_can_answer(AqEngineHost *self);
+AqEngineSlot *aq_engine_host_ref_slot(AqEngineHost *self);     /* NULL when no model is loaded */
+const char *aq_engine_host_get_path(AqEngineHost *self);       /* of the loaded model, or NULL */
+const char *aq_engine_host_get_model_name(AqEngineHost *self); /* or NULL */
+const char *aq_engine_host_get_device(AqEngineHost *self); /* "CPU (avx2, 2 threads)", or NULL */
+guint aq_engine_host_get_n_ctx(AqEngineHost *self);
+guint64 aq_engine_host_get_weight_bytes(AqEngineHost *self);
+const char *aq_engine_host_get_loading_path(AqEngineHost *self); /* NULL when nothing is loading */
+void aq_engine_host_get_progress(AqEngineHost *self, guint64 *ret_done,
+                                 guint64 *ret_total); /* bytes; total 0 = not known yet */
+/** Read a model's header, for its facts. Any thread but the main one; blocks. The caller holds the host. */
+int aq_engine_host_inspect(AqEngineHost *self, const char *path, aq_model **ret, aq_err *err);
+/** While held, close() waits: for work on other threads that uses the host. Main thread. */
+void aq_engine_host_hold(AqEngineHost *self);
+void aq_engine_host_release(AqEngineHost *self);
+/** Cancel loading, let the model go, and call done when nothing of the engine is left. */
+void aq_engine_host_close(AqEngineHost *self, void (*done)(gpointer user), gpointer user);
+
+G_END_DECLS

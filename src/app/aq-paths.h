@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the app finds and keeps its files. The environment is read here, at start, and nowhere else. Main thread. */
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+/** Read the environment and the program's place; once, before anything else here. */
+void aq_paths_init(void);
+/** AQ_CPU, or NULL. */
+const char *aq_paths_cpu(void);
+/** Folder of the user's models: AQ_MODEL_DIR, else the data folder's. */
+const char *aq_paths_models(void);
+/** The guide model, or NULL when it is not there. */
+const char *aq_paths_guide(void);
+/** File that a crash note goes to; its folder is made. */
+const char *aq_paths_crash_note(void);
+/** Folder of translations: AQ_LOCALE_DIR, else where they are installed. */
+const char *aq_paths_locale(void);
+/** The app's settings; NULL when the schema is not installed. */
+GSettings *aq_paths_settings(void);
+
+G_END_DECLS

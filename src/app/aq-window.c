@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The window: chats in the sidebar, four pages, above them which model and device answer. */
+#include "aq-window.h"
+
+#include <glib/gi18n.h>
+
+#include "aq-chat-row.h"
+#include "aq-chat-view.h"
+#include "aq-format.h"
+#include "aq-models-page.h"
+
+struct _AqWindow {
+    AdwApplicationWindow parent;
+    GtkWidget *split, *toasts, *chat_list, *chat_stack, *pages, *models_page, *model_label,
+        *device_label, *load_revealer, *load_label, *load_bar, *banner;
+    AqEngineHost *host;
+    GListStore *chats;
+    GSettings *settings;
+    double temperature;
+};
+
+G_DEFINE_FINAL_TYPE(AqWindow, aq_window, ADW_TYPE_APPLICATION_WINDOW)
+
+/* ---- model and device ----------------------------------------------------------------------- */
+
+static void show_status(AqWindow *self)
+{
+    AqEngineHost *host = self->host;
+    const char *name = aq_engine_host_get_model_name(host);
+    const char *device = aq_engine_host_get_device(host);
+    const char *loading = aq_engine_host_get_loading_path(host);
+
+    gtk_label_set_text(GTK_LABEL(self->model_label), name ? name : _("No model is loaded"));
+    gtk_widget_set_tooltip_text(self->model_label, aq_engine_host_get_path(host));
+    gtk_label_set_text(GTK_LABEL(self->device_label), device ? device : "");
+    gtk_widget_set_visible(self->device_label, device != NULL);
+
+    gtk_revealer_set_reveal_child(GTK_REVEALER(self->load_revealer), loading != NULL);
+    gtk_widget_action_set_enabled(GTK_WIDGET(self), "win.cancel-load", loading != NULL);
+    if (!loading)
+        return;
+    guint64 done, total;
+    aq_engine_host_get_progress(host, &done, &total);
+    g_autofree char *file = aq_format_file(loading), *text = NULL;
+    if (total) {
+        g_autofree char *a = aq_format_bytes(done), *b = aq_format_bytes(total);
+        /* Translators: model file, bytes read, bytes in all */
+        text = g_strdup_printf(_("Loading %s: %s of %s"), file, a, b);
+    } else {
+        text = g_strdup_printf(_("Loading %s"), file);
+    }
+    gtk_label_set_text(GTK_LABEL(self->load_label), text);
+    gtk_progress_bar_set_fraction(GTK_PROGRESS_BAR(self->load_bar),
+                                  total ? MIN(1.0, (double)done / (double)total) : 0);
+}
+
+void aq_window_tell(AqWindow *self, const char *text)
+{
+    g_return_if_fail(AQ_IS_WINDOW(self));
+    adw_banner_set_title(ADW_BANNER(self->banner), text);
+    adw_banner_set_revealed(ADW_BANNER(self->banner), TRUE);
+    gtk_accessible_announce(GTK_ACCESSIBLE(self), text, GTK_ACCESSIBLE_ANNOUNCEMENT_PRIORITY_HIGH);
+}
+
+static void hush(AqWindow *self)
+{
+    adw_banner_set_revealed(ADW_BANNER(self->banner), FALSE);
+}
+
+static void on_host_changed(AqWindow *self)
+{
+    if (aq_engine_host_get_state(self->host) == AQ_ENGINE_LOADING)
+        hush(self);
+    show_status(self);
+}
+
+static void on_host_failed(AqWindow *self, const char *path, const char *why)
+{
+    /* Translators: a sentence that names the file and says what is wrong with it */
+    g_autofree char *text = g_strdup_printf(_("The model could not be loaded: %s"), why);
+    aq_window_tell(self, text);
+}
+
+/* ---- chats ---------------------------------------------------------------------------------- */
+
+static AqChatView *view_of(AqWindow *self, AqChat *chat)
+{
+    g_autofree char *name = g_strdup_printf("%p", (void *)chat);
+    GtkWidget *view = gtk_stack_get_child_by_name(GTK_STACK(self->chat_stack), name);
+    if (!view) {
+        view = GTK_WIDGET(aq_chat_view_new(chat));
+        gtk_stack_add_named(GTK_STACK(self->chat_stack), view, name);
+    }
+    return AQ_CHAT_VIEW(view);
+}
+
+AqChat *aq_window_get_chat(AqWindow *self)
+{
+    g_return_val_if_fail(AQ_IS_WINDOW(self), NULL);
+    GtkListBoxRow *row = gtk_list_box_get_selected_row(GTK_LIST_BOX(self->chat_list));
+    return row ? aq_chat_row_get_chat(AQ_CHAT_ROW(row)) : NULL;
+}
+
+static void update_stop(AqWindow *self)
+{
+    AqChat *chat = aq_window_get_chat(self);
+    gtk_widget_action_set_enabled(GTK_WIDGET(self), "win.stop", chat && aq_chat_get_busy(chat));
+}
+
+static void on_chat_busy(AqWindow *self, GParamSpec *pspec, AqChat *chat)
+{
+    if (aq_chat_get_busy(chat))
+        hush(self);
+    update_stop(self);
+}
+
+static void on_chat_selected(AqWindow *self, GtkListBoxRow *row)
+{
+    if (!row)
+        return;
+    AqChatView *view = view_of(self, aq_chat_row_get_chat(AQ_CHAT_ROW(row)));
+    gtk_stack_set_visible_child(GTK_STACK(self->chat_stack), GTK_WIDGET(view));
+    update_stop(self);
+}
+
+static void on_chat_activated(AqWindow *self, GtkListBoxRow *row)
+{
+    adw_view_stack_set_visible_child_name(ADW_VIEW_STACK(self->pages), "chat");
+    if (adw_overlay_split_view_get_collapsed(ADW_OVERLAY_SPLIT_VIEW(self->split)))
+        adw_overlay_split_view_set_show_sidebar(ADW_OVERLAY_SPLIT_VIEW(self->split), FALSE);
+    aq_chat_view_focus_entry(view_of(self, aq_chat_row_get_chat(AQ_CHAT_ROW(row))));
+}
+
+static void select_chat(AqWindow *self, guint position)
+{
+    GtkListBox *list = GTK_LIST_BOX(self->chat_list);
+    gtk_list_box_select_row(list, gtk_list_box_get_row_at_index(list, (int)position));
+}
+
+static void insert_chat(AqWindow *self, guint position, AqChat *chat)
+{
+    g_list_store_insert(self->chats, position, chat);
+    g_signal_connect_object(chat, "notify::busy", G_CALLBACK(on_chat_busy), self,
+                            G_CONNECT_SWAPPED);
+    select_chat(self, position);
+}
+
+void aq_window_new_chat(AqWindow *self)
+{
+    g_return_if_fail(AQ_IS_WINDOW(self));
+    guint n = g_list_model_get_n_items(G_LIST_MODEL(self->chats)), i;
+    for (i = 0; i < n; i++) {
+        g_autoptr(AqChat) chat = g_list_model_get_item(G_LIST_MODEL(self->chats), i);
+        if (aq_chat_get_empty(chat))
+            break;
+    }
+    if (i < n) {
+        select_chat(self, i);
+    } else {
+        g_autoptr(AqChat) chat = aq_chat_new(self->host);
+        aq_chat_set_temperature(chat, self->temperature);
+        insert_chat(self, 0, chat);
+    }
+    adw_view_stack_set_visible_child_name(ADW_VIEW_STACK(self->pages), "chat");
+    aq_chat_view_focus_entry(view_of(self, aq_window_get_chat(self)));
+}
+
+static void undo_delete(AdwToast *toast, AqWindow *self)
+{
+    insert_chat(self, 0, g_object_get_data(G_OBJECT(toast), "chat"));
+}
+
+static void delete_chat(AqWindow *self, AqChatRow *row)
+{
+    g_autoptr(AqChat) chat = g_object_ref(aq_chat_row_get_chat(row));
+    guint position, n = g_list_model_get_n_items(G_LIST_MODEL(self->chats));
+    if (!g_list_store_find(self->chats, chat, &position))
+        return;
+    if (n == 1 && aq_chat_get_empty(chat))
+        return; /* there is always one to write in */
+    /* Another chat is shown before this one's view goes: a stack does not like to lose its visible child. */
+    if (n == 1)
+        aq_window_new_chat(self);
+    else if (chat == aq_window_get_chat(self))
+        select_chat(self, position + 1 < n ? position + 1 : position - 1);
+    aq_chat_stop(chat);
+    g_signal_handlers_disconnect_by_func(chat, on_chat_busy, self);
+    gtk_stack_remove(GTK_STACK(self->chat_stack), GTK_WIDGET(view_of(self, chat)));
+    if (g_list_store_find(self->chats, chat, &position))
+        g_list_store_remove(self->chats, position);
+    if (aq_chat_get_empty(chat))
+        return;
+    g_autofree char *title = g_markup_escape_text(aq_chat_get_title(chat), -1);
+    AdwToast *toast = adw_toast_new_format(_("“%s” deleted"), title);
+    adw_toast_set_button_label(toast, _("_Undo"));
+    g_object_set_data_full(G_OBJECT(toast), "chat", g_steal_pointer(&chat), g_object_unref);
+    g_signal_connect_object(toast, "button-clicked", G_CALLBACK(undo_delete), self, 0);
+    adw_toast_overlay_add_toast(ADW_TOAST_OVERLAY(self->toasts), toast);
+}
+
+static GtkWidget *create_chat_row(gpointer item, gpointer user)
+{
+    AqChatRow *row = aq_chat_row_new(item);
+    g_signal_connect_object(row, "delete", G_CALLBACK(delete_chat), user, G_CONNECT_SWAPPED);
+    return GTK_WIDGET(row);
+}
+
+void aq_window_ask(AqWindow *self, const char *text)
+{
+    aq_window_new_chat(self);
+    aq_chat_send(aq_window_get_chat(self), text);
+}
+
+/* ---- pages ---------------------------------------------------------------------------------- */
+
+gboolean aq_window_show_page(AqWindow *self, const char *name)
+{
+    g_return_val_if_fail(AQ_IS_WINDOW(self), FALSE);
+    if (!adw_view_stack_get_child_by_name(ADW_VIEW_STACK(self->pages), name))
+        return FALSE;
+    adw_view_stack_set_visible_child_name(ADW_VIEW_STACK(self->pages), name);
+    return TRUE;
+}
+
+static void show_page_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    aq_window_show_page(AQ_WINDOW(widget), g_variant_get_string(parameter, NULL));
+}
+
+static void stop_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqChat *chat = aq_window_get_chat(AQ_WINDOW(widget));
+    if (chat)
+        aq_chat_stop(chat);
+}
+
+static void sidebar_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AdwOverlaySplitView *split = ADW_OVERLAY_SPLIT_VIEW(AQ_WINDOW(widget)->split);
+    adw_overlay_split_view_set_show_sidebar(split, !adw_overlay_split_view_get_show_sidebar(split));
+}
+
+static void cancel_load_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    aq_engine_host_cancel_load(AQ_WINDOW(widget)->host);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static gboolean aq_window_close_request(GtkWindow *window)
+{
+    AqWindow *self = AQ_WINDOW(window);
+    if (self->settings) {
+        int width, height;
+        gtk_window_get_default_size(window, &width, &height);
+        g_settings_set_int(self->settings, "window-width", MAX(width, 1));
+        g_settings_set_int(self->settings, "window-height", MAX(height, 1));
+        g_settings_set_boolean(self->settings, "window-maximized", gtk_window_is_maximized(window));
+    }
+    return GTK_WINDOW_CLASS(aq_window_parent_class)->close_request(window);
+}
+
+static void aq_window_dispose(GObject *object)
+{
+    AqWindow *self = AQ_WINDOW(object);
+    gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_WINDOW);
+    g_clear_object(&self->chats);
+    g_clear_object(&self->settings);
+    g_clear_object(&self->host);
+    G_OBJECT_CLASS(aq_window_parent_class)->dispose(object);
+}
+
+static void aq_window_class_init(AqWindowClass *klass)
+{
+    GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
+    G_OBJECT_CLASS(klass)->dispose = aq_window_dispose;
+    GTK_WINDOW_CLASS(klass)->close_request = aq_window_close_request;
+    g_type_ensure(AQ_TYPE_MODELS_PAGE);
+    gtk_widget_class_set_template_from_resource(widget_class,
+                                                "/io/github/aquiferpool/Aquifer/aq-window.ui");
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, split);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, toasts);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, chat_list);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, chat_stack);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, pages);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, models_page);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, model_label);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, device_label);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, load_revealer);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, load_label);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, load_bar);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, banner);
+    gtk_widget_class_bind_template_callback(widget_class, on_chat_selected);
+    gtk_widget_class_bind_template_callback(widget_class, on_chat_activated);
+    gtk_widget_class_install_action(widget_class, "win.show-page", "s", show_page_action);
+    gtk_widget_class_install_action(widget_class, "win.stop", NULL, stop_action);
+    gtk_widget_class_install_action(widget_class, "win.toggle-sidebar", NULL, sidebar_action);
+    gtk_widget_class_install_action(widget_class, "win.cancel-load", NULL, cancel_load_action);
+    /* Not an accelerator of the application: those come before a dialog's or a popover's own Escape. */
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_Escape, 0, "win.stop", NULL);
+}
+
+static void aq_window_init(AqWindow *self)
+{
+    gtk_widget_init_template(GTK_WIDGET(self));
+    self->chats = g_list_store_new(AQ_TYPE_CHAT);
+}
+
+AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary *library,
+                        GSettings *settings, double temperature, const char *folder)
+{
+    AqWindow *self = g_object_new(AQ_TYPE_WINDOW, "application", app, NULL);
+    self->host = g_object_ref(host);
+    self->temperature = temperature;
+    if (settings) {
+        self->settings = g_object_ref(settings);
+        gtk_window_set_default_size(GTK_WINDOW(self), g_settings_get_int(settings, "window-width"),
+                                    g_settings_get_int(settings, "window-height"));
+        if (g_settings_get_boolean(settings, "window-maximized"))
+            gtk_window_maximize(GTK_WINDOW(self));
+    }
+    gtk_list_box_bind_model(GTK_LIST_BOX(self->chat_list), G_LIST_MODEL(self->chats),
+                            create_chat_row, self, NULL);
+    aq_models_page_set_library(AQ_MODELS_PAGE(self->models_page), library, host, folder);
+    g_signal_connect_object(host, "changed", G_CALLBACK(on_host_changed), self, G_CONNECT_SWAPPED);
+    g_signal_connect_object(host, "failed", G_CALLBACK(on_host_failed), self, G_CONNECT_SWAPPED);
+    show_status(self);
+    aq_window_new_chat(self);
+    return self;
+}

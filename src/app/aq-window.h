@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <adwaita.h>
+
+#include "aq-chat.h"
+#include "aq-model-library.h"
+
+G_BEGIN_DECLS
+
+#define AQ_TYPE_WINDOW (aq_window_get_type())
+G_DECLARE_FINAL_TYPE(AqWindow, aq_window, AQ, WINDOW, AdwApplicationWindow)
+
+/** settings may be NULL. temperature: of new chats. folder: of models, to be told. */
+AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary *library,
+                        GSettings *settings, double temperature, const char *folder);
+void aq_window_new_chat(AqWindow *self);
+/** "chat", "models", "pool" or "api"; FALSE for another name. */
+gboolean aq_window_show_page(AqWindow *self, const char *name);
+AqChat *aq_window_get_chat(AqWindow *self); /* the one that is shown */
+void aq_window_ask(AqWindow *self, const char *text);
+void aq_window_tell(AqWindow *self,
+                    const char *text); /* in the banner, until the next load or question */
+
+G_END_DECLS

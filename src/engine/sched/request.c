@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests as other threads see them: submit, events, cancel, free.
+ *
+ *   record in the ring:  rec | top [n_top] | bytes [n_bytes]      TEXT
+ *                        rec | aq_usage                           USAGE
+ *                        rec | aq_err                             ERROR
+ *
+ * A record that finds the ring full waits in `out`, and the step thread passes this chat over until
+ * the reader has taken something (the reader sees `stuck` and kicks). USAGE and DONE or ERROR are
+ * made from fixed fields, so that they never need memory. When the engine goes, the reader takes
+ * what is left from `out` itself. */
+#include <sys/random.h>
+
+#include "sched-priv.h"
+
+typedef struct rec {
+    uint32_t kind, n_bytes, n_top;
+    int32_t tok, rc;
+    uint32_t zero;
+} rec;
+_Static_assert(sizeof(rec) % 8 == 0 && sizeof(aq_logprob) == 8,
+               "parts of a record keep its alignment");
+typedef struct final_rec {
+    rec head;
+    union {
+        aq_usage usage;
+        aq_err err;
+    };
+} final_rec;
+_Static_assert(sizeof(final_rec) <= sizeof((aq_req *)0)->final_buf,
+               "the last record fits its buffer");
+
+/* ---- step thread: writing ---- */
+
+void aq_req_unref(aq_req *r)
+{
+    if (!r || atomic_fetch_sub(&r->ref, 1) != 1)
+        return;
+    aq_ring_free(r->ring);
+    aq_toks_clear(&r->log);
+    aq_sampler_free(r->sampler);
+    for (uint32_t i = 0; i < r->n_stop; i++)
+        free(r->stop[i]);
+    aq_bytes_clear(&r->held);
+    aq_bytes_clear(&r->out);
+    pthread_mutex_destroy(&r->wake_mu);
+    aq_hub_unref(r->hub);
+    free(r);
+}
+
+static void wake(aq_req *r)
+{
+    pthread_mutex_lock(&r->wake_mu);
+    if (r->wake)
+        r->wake(r->user);
+    pthread_mutex_unlock(&r->wake_mu);
+}
+
+/* The oldest record that is not in the ring yet; final ones are made in *f. */
+static bool peek(aq_req *r, final_rec *f, const void **ret, uint32_t *ret_n)
+{
+    if (r->out_off < r->out.n) {
+        uint64_t n;
+        memcpy(&n, r->out.p + r->out_off, sizeof n);
+        *ret = r->out.p + r->out_off + sizeof n;
+        *ret_n = (uint32_t)n;
+        return true;
+    }
+    if (!r->final_made || r->final_out)
+        return false;
+    *f = (final_rec){.head = {.tok = -1, .rc = r->final_rc}};
+    *ret = f;
+    if (r->final_rc >= 0 && !r->final_usage_out) {
+        f->head.kind = AQ_EV_USAGE;
+        f->head.rc = 0;
+        f->usage = r->usage;
+        *ret_n = sizeof f->head + sizeof f->usage;
+    } else if (r->final_rc >= 0) {
+        f->head.kind = AQ_EV_DONE;
+        *ret_n = sizeof f->head;
+    } else {
+        f->head.kind = AQ_EV_ERROR;
+        f->err = r->final_err;
+        *ret_n = sizeof f->head + sizeof f->err;
+    }
+    return true;
+}
+
+static void advance(aq_req *r)
+{
+    if (r->out_off < r->out.n) {
+        uint64_t n;
+        memcpy(&n, r->out.p + r->out_off, sizeof n);
+        r->out_off += sizeof n + ((n + 7) & ~7ull);
+        if (r->out_off >= r->out.n)
+            r->out.n = r->out_off = 0;
+    } else if (r->final_rc >= 0 && !r->final_usage_out) {
+        r->final_usage_out = true;
+    } else {
+        r->final_out = true;
+    }
+}
+
+bool aq_req_flush(aq_req *r)
+{
+    const void *p;
+    uint32_t n;
+    bool woke = false, empty = true;
+
+    while (peek(r, (final_rec *)r->final_buf, &p, &n)) {
+        int rc = aq_ring_push(r->ring, p, n, NULL, 0);
+        if (rc == -AQ_E_BUSY) {
+            if (!atomic_load(&r->stuck)) {
+                atomic_store(&r->stuck, 1);
+                continue; /* once more: room may have come before the flag could be seen */
+            }
+            empty = false;
+            break;
+        }
+        woke |= rc == 1;
+        advance(r); /* LIMIT cannot be: records are smaller than half a ring */
+    }
+    if (empty)
+        atomic_store(&r->stuck, 0);
+    if (woke)
+        wake(r);
+    return empty;
+}
+
+int aq_req_emit(aq_req *r, uint32_t kind, int32_t tok, const char *bytes, uint32_t n_bytes,
+                const aq_logprob *top, uint32_t n_top)
+{
+    struct {
+        rec head;
+        aq_logprob top[AQ_LOGPROBS_MAX + 1];
+    } h = {.head = {.kind = kind, .n_bytes = n_bytes, .n_top = n_top, .tok = tok}};
+    uint32_t n_head = sizeof h.head + n_top * sizeof *top;
+    uint64_t n = (uint64_t)n_head + n_bytes;
+
+    if (n_top)
+        memcpy(h.top, top, n_top * sizeof *top);
+    if (r->out.n == 0) {
+        int rc = aq_ring_push(r->ring, &h, n_head, bytes, n_bytes);
+        if (rc == 1)
+            wake(r);
+        if (rc != -AQ_E_BUSY)
+            return rc < 0 ? rc : 0;
+    }
+    size_t was = r->out.n;
+    static const uint8_t zero[8];
+    int rc = aq_bytes_put(&r->out, &n, sizeof n);
+    if (rc >= 0)
+        rc = aq_bytes_put(&r->out, &h, n_head);
+    if (rc >= 0 && n_bytes)
+        rc = aq_bytes_put(&r->out, bytes, n_bytes);
+    if (rc >= 0 && n % 8)
+        rc = aq_bytes_put(&r->out, zero, 8 - n % 8);
+    if (rc < 0) {
+        r->out.n = was;
+        return rc;
+    }
+    aq_req_flush(r);
+    return 0;
+}
+
+void aq_req_finish(aq_req *r, int32_t rc, const aq_err *err)
+{
+    if (r->final_made)
+        return;
+    r->usage.prompt_tok = r->n_prompt;
+    r->usage.gen_tok = r->n_gen;
+    if (!r->t_run_us)
+        r->usage.queue_us = aq_now_us() - r->t_submit_us;
+    r->usage.first_us = r->t_first_us ? r->t_first_us - r->t_submit_us : 0;
+    r->usage.gen_us = r->t_first_us ? r->t_last_us - r->t_first_us : 0;
+    r->final_rc = rc;
+    if (rc < 0) {
+        if (err && err->code)
+            r->final_err = *err;
+        else
+            aq_fail(&r->final_err, -rc, "%s", aq_status_text(rc));
+    }
+    r->final_made = true;
+    aq_req_flush(r);
+}
+
+/* ---- reader ---- */
+
+int aq_req_pop(aq_req *r, aq_event *ret)
+{
+    const void *p;
+    uint32_t n;
+    int got = aq_ring_pop(r->ring, &p, &n);
+
+    if (!got && atomic_load(&r->orphan)) {
+        /* no writer any more; what lies in out stays where it is */
+        if (!peek(r, (final_rec *)r->final_buf, &p, &n))
+            return 0;
+        advance(r);
+        got = 1;
+    } else if (atomic_load(&r->stuck)) {
+        aq_hub_kick(r->hub);
+    }
+    if (!got)
+        return 0;
+    const rec *h = p;
+    const char *body = (const char *)(h + 1);
+    *ret = (aq_event){
+        .kind = h->kind, .n_bytes = h->n_bytes, .n_top = h->n_top, .tok = h->tok, .rc = h->rc};
+    if (h->n_top)
+        ret->top = (const aq_logprob *)body;
+    ret->bytes = body + h->n_top * sizeof(aq_logprob);
+    if (h->kind == AQ_EV_USAGE)
+        ret->usage = (const aq_usage *)body;
+    if (h->kind == AQ_EV_ERROR)
+        ret->err = (const aq_err *)body;
+    return 1;
+}
+
+void aq_req_get_state(const aq_req *r, aq_req_state *ret)
+{
+    *ret = (aq_req_state){.prompt_tok = atomic_load(&r->st_prompt),
+                          .read_tok = atomic_load(&r->st_read),
+                          .gen_tok = atomic_load(&r->st_gen),
+                          .queued = atomic_load(&r->st_queued)};
+}
+
+void aq_req_cancel(aq_req *r)
+{
+    aq_hub *h = r->hub;
+
+    pthread_mutex_lock(&h->mu);
+    atomic_store(&r->cancel, 1);
+    if (!h->dead && r->seq != AQ_SEQ_NONE && r->abortable)
+        for (uint32_t i = 0; i < h->n_stage; i++)
+            if (h->stage[i]->vt->cancel)
+                h->stage[i]->vt->cancel(h->stage[i], r->seq);
+    h->kick = true;
+    pthread_cond_signal(&h->work);
+    pthread_mutex_unlock(&h->mu);
+}
+
+void aq_req_free(aq_req *r)
+{
+    if (!r)
+        return;
+    pthread_mutex_lock(&r->wake_mu);
+    r->wake = NULL;
+    pthread_mutex_unlock(&r->wake_mu);
+    atomic_store(&r->gone, 1);
+    aq_req_cancel(r);
+    aq_req_unref(r);
+}
+
+/* ---- submit ---- */
+
+/* Check that text is one JSON value of this kind. */
+static int check_json(const char *what, const char *text, int kind, aq_err *err)
+{
+    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+    const aq_json *j;
+
+    if (!a)
+        return aq_fail(err, AQ_E_NOMEM, "no memory to read %s", what);
+    size_t n = strlen(text);
+    if (n > AQ_PROMPT_MAX_BYTES)
+        return aq_fail(err, AQ_E_LIMIT, "%s have %zu bytes, at most %u are allowed", what, n,
+                       AQ_PROMPT_MAX_BYTES);
+    int rc = aq_json_parse(a, text, n, &j, err);
+    if (rc == -AQ_E_FORMAT) {
+        if (err)
+            err->code = AQ_E_INVAL;
+        return aq_err_prefix(err, -AQ_E_INVAL, "%s", what);
+    }
+    if (rc < 0)
+        return rc;
+    if (j->kind != kind || (kind == AQ_JSON_ARR && !j->n))
+        return aq_fail(err, AQ_E_INVAL, "%s must be a JSON array that is not empty", what);
+    return 0;
+}
+
+static int put_special(aq_bytes *b, const char *key, const aq_vocab *v, int32_t id)
+{
+    uint32_t n = 0;
+    const char *p = id >= 0 ? aq_vocab_piece(v, id, &n) : NULL;
+    int rc = aq_bytes_putf(b, ",\"%s\":", key);
+
+    return rc < 0 ? rc : aq_json_quote(b, p ? p : "", p ? n : 0);
+}
+
+static int render(const aq_model *m, const aq_req_in *in, aq_toks *ret, aq_err *err)
+{
+    int rc = check_json("messages", in->messages_json, AQ_JSON_ARR, err);
+    if (rc >= 0 && in->tools_json)
+        rc = check_json("tools", in->tools_json, AQ_JSON_ARR, err);
+    if (rc < 0)
+        return rc;
+    if (!m->vocab)
+        return aq_fail(err, AQ_E_UNSUPPORTED, "this model cannot read text: %s",
+                       m->info.tok_refused ? m->info.tok_refused : "it has no vocabulary");
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
+    rc = aq_bytes_putf(&b, "{\"add_generation_prompt\":true");
+    if (rc >= 0)
+        rc = put_special(&b, "bos_token", m->vocab, aq_vocab_bos(m->vocab));
+    if (rc >= 0)
+        rc = put_special(&b, "eos_token", m->vocab, aq_vocab_eos(m->vocab));
+    if (rc >= 0 && in->tools_json && (rc = aq_bytes_puts(&b, ",\"tools\":")) >= 0)
+        rc = aq_bytes_puts(&b, in->tools_json);
+    if (rc >= 0 && (rc = aq_bytes_puts(&b, ",\"messages\":")) >= 0 &&
+        (rc = aq_bytes_puts(&b, in->messages_json)) >= 0)
+        rc = aq_bytes_puts(&b, "}");
+    if (rc < 0)
+        return aq_fail(err, -rc, "no memory for a chat of %zu bytes", strlen(in->messages_json));
+    return aq_render_tokens(m, NULL, 0, (const char *)b.p, b.n, ret, err);
+}
+
+static int copy_toks(const aq_engine *e, const aq_req_in *in, aq_toks *ret, aq_err *err)
+{
+    if (!in->n_tok)
+        return aq_fail(err, AQ_E_INVAL, "a request needs messages or at least one token");
+    for (uint32_t i = 0; i < in->n_tok; i++) {
+        if ((uint32_t)in->tok[i] >= e->n_vocab)
+            return aq_fail(err, AQ_E_INVAL, "token %u of the prompt is %d, the model's are 0 to %u",
+                           i, in->tok[i], e->n_vocab - 1);
+        if (i < e->n_ctx && aq_toks_put(ret, in->tok[i]) < 0)
+            return aq_fail(err, AQ_E_NOMEM, "no memory for a prompt of %u tokens", in->n_tok);
+    }
+    return 0;
+}
+
+static int copy_settings(const aq_engine *e, const aq_req_in *in, aq_req *r, aq_err *err)
+{
+    const aq_sampling *s = &in->sampling;
+    aq_sampling drawn = *s;
+
+    if (in->schema_json)
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "answers bound to a JSON schema are not supported; leave the schema out");
+    if (in->n_logprobs > AQ_LOGPROBS_MAX)
+        return aq_fail(err, AQ_E_LIMIT, "%u log-probabilities per token, at most %u are allowed",
+                       in->n_logprobs, AQ_LOGPROBS_MAX);
+    if (s->n_stop > AQ_STOP_MAX)
+        return aq_fail(err, AQ_E_LIMIT, "%u stop strings, at most %u are allowed", s->n_stop,
+                       AQ_STOP_MAX);
+    for (uint32_t i = 0; i < s->n_stop; i++) {
+        size_t n = s->stop[i] ? strlen(s->stop[i]) : 0;
+        if (!n || n > AQ_STOP_BYTES_MAX)
+            return aq_fail(err, AQ_E_INVAL, "stop string %u has %zu bytes, 1 to %u are allowed", i,
+                           n, AQ_STOP_BYTES_MAX);
+        if (!(r->stop[i] = strdup(s->stop[i])))
+            return aq_fail(err, AQ_E_NOMEM, "no memory for a request");
+        r->stop_n[r->n_stop++] = (uint32_t)n;
+    }
+    while (!drawn.seed)
+        if (getrandom(&drawn.seed, sizeof drawn.seed, 0) != sizeof drawn.seed)
+            drawn.seed = (uint64_t)aq_now_us(); /* better a weak seed than no answer */
+    r->ignore_eog = s->ignore_eog;
+    r->n_logprobs = in->n_logprobs;
+    return aq_sampler_new(&drawn, e->n_vocab, &r->sampler, err);
+}
+
+int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *user, aq_req **ret,
+              aq_err *err)
+{
+    aq_hub *h = e->hub;
+    aq_req *r = calloc(1, sizeof *r);
+
+    if (!r)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for a request");
+    atomic_init(&r->ref, 1);
+    pthread_mutex_init(&r->wake_mu, NULL);
+    r->hub = h;
+    atomic_fetch_add(&h->ref, 1);
+    r->wake = wake_fn;
+    r->user = user;
+    r->seq = AQ_SEQ_NONE;
+    r->t_submit_us = aq_now_us();
+    int rc = copy_settings(e, in, r, err);
+    if (rc >= 0)
+        rc =
+            in->messages_json ? render(e->model, in, &r->log, err) : copy_toks(e, in, &r->log, err);
+    uint32_t n_tok = in->messages_json ? r->log.n : in->n_tok;
+    if (rc >= 0 && !n_tok)
+        rc = aq_fail(err, AQ_E_INVAL, "the chat's template made no tokens of the messages");
+    if (rc >= 0 && n_tok >= e->n_ctx)
+        rc = aq_fail(err, AQ_E_LIMIT,
+                     "the chat has %u tokens, the context holds %u with the answer: shorten the "
+                     "chat or open the model "
+                     "with a larger context",
+                     n_tok, e->n_ctx);
+    if (rc >= 0 && !(r->ring = aq_ring_new(AQ_RING_BYTES)))
+        rc = aq_fail(err, AQ_E_NOMEM, "no memory for a request");
+    if (rc < 0) {
+        aq_req_unref(r);
+        return rc;
+    }
+    r->n_prompt = r->log.n;
+    r->max_tok = AQ_MIN(in->max_tok ? in->max_tok : UINT32_MAX, e->n_ctx - r->n_prompt);
+    atomic_init(&r->st_prompt, r->n_prompt);
+    atomic_init(&r->st_queued, 1);
+    atomic_store(&r->ref, 2);
+
+    pthread_mutex_lock(&h->mu);
+    uint32_t waiting = h->n_waiting;
+    bool dead = h->dead || h->stop;
+    if (!dead && waiting < AQ_QUEUE_MAX) {
+        if (h->new_last)
+            h->new_last->next = r;
+        else
+            h->new_first = r;
+        h->new_last = r;
+        h->n_waiting++;
+        h->kick = true;
+        pthread_cond_signal(&h->work);
+    }
+    pthread_mutex_unlock(&h->mu);
+    if (dead || waiting >= AQ_QUEUE_MAX) {
+        aq_req_unref(r);
+        aq_req_unref(r);
+        return dead ? aq_fail(err, AQ_E_CANCELLED, "the engine is being closed")
+                    : aq_fail(err, AQ_E_BUSY,
+                              "%u requests wait already, at most %u may: try again later", waiting,
+                              AQ_QUEUE_MAX);
+    }
+    *ret = r;
+    return 0;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* aquifer-cli chat: one answer (-p), or a conversation over stdin and stdout.
+ *
+ * Threads: this one talks; the engine's step thread wakes it through an eventfd, and so does the
+ * handler of SIGINT (Ctrl-C), which stops the loading or the answer; at the prompt it ends the
+ * program. With a terminal on stderr a third one shows how far loading is. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+typedef struct chat {
+    const char *path, *prompt, *system, *backend;
+    float temp;
+    uint32_t seed, max, ctx, threads;
+    bool json, pool, tty;
+    aq_rt *rt;
+    aq_model *model;
+    aq_wsrc src;
+    aq_engine *engine;
+    aq_engine_info info;
+    aq_bytes messages; /* JSON, without the closing bracket */
+    aq_bytes answer;
+} chat;
+
+/* what the signal handler touches */
+static int wake_fd = -1;
+static volatile sig_atomic_t interrupted;
+static aq_progress loading;
+
+static void wake_cb(void *user)
+{
+    uint64_t one = 1;
+
+    (void)user;
+    if (write(wake_fd, &one, sizeof one) < 0)
+        return; /* full means: it is awake already */
+}
+
+static void int_cb(int sig)
+{
+    int was = errno;
+
+    (void)sig;
+    interrupted = 1;
+    atomic_store(&loading.cancel, 1);
+    wake_cb(NULL);
+    errno = was;
+}
+
+static void *show_loading(void *arg)
+{
+    const atomic_bool *end = arg;
+
+    while (!atomic_load(end)) {
+        uint64_t done = atomic_load(&loading.done), total = atomic_load(&loading.total);
+        if (total)
+            fprintf(stderr, "\rloading %llu of %llu MB ", (unsigned long long)(done / 1000000),
+                    (unsigned long long)(total / 1000000));
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    fprintf(stderr, "\r%40s\r", "");
+    return NULL;
+}
+
+static int load(chat *c)
+{
+    aq_err err = {0};
+    int rc = cli_rt(c->threads, &c->rt, &err);
+
+    if (rc >= 0)
+        rc = aq_model_open(c->rt, c->path, 0, &c->model, &c->src, &err);
+    if (rc < 0)
+        return cli_fail(c->path, rc, &err);
+    aq_engine_cfg cfg = {
+        .place = {.backend = c->backend}, .n_ctx = c->ctx, .n_parallel = 1, .progress = &loading};
+    atomic_bool end = false;
+    pthread_t shower;
+    bool shows = c->tty && pthread_create(&shower, NULL, show_loading, &end) == 0;
+    rc = aq_engine_new(c->rt, c->model, &c->src, &cfg, &c->engine, &err);
+    if (shows) {
+        atomic_store(&end, true);
+        pthread_join(shower, NULL);
+    }
+    if (rc < 0)
+        return cli_fail(c->path, rc, &err);
+    aq_engine_get_info(c->engine, &c->info);
+    return CLI_OK;
+}
+
+static int add_message(chat *c, const char *role, const char *text, size_t n)
+{
+    int rc = aq_bytes_putf(&c->messages,
+                           "%c{\"role\":\"%s\",\"content\":", c->messages.n ? ',' : '[', role);
+
+    if (rc >= 0)
+        rc = aq_json_quote(&c->messages, text, n);
+    return rc < 0 ? rc : aq_bytes_puts(&c->messages, "}");
+}
+
+static double per_s(uint32_t n, int64_t us)
+{
+    return us > 0 ? n * 1e6 / (double)us : 0;
+}
+
+static const char *reason_name(int32_t rc)
+{
+    return rc == AQ_DONE_STOP ? "stop" : rc == AQ_DONE_LENGTH ? "length" : "cancelled";
+}
+
+static int print_json(const chat *c, const aq_usage *u, int32_t reason)
+{
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
+    uint32_t read = u->prompt_tok - u->cached_tok;
+    int rc = aq_bytes_puts(&b, "{\"text\":");
+
+    if (rc >= 0)
+        rc = aq_json_quote(&b, c->answer.n ? (const char *)c->answer.p : "", c->answer.n);
+    if (rc >= 0)
+        rc = aq_bytes_putf(&b,
+                           ",\"reason\":\"%s\",\"tokens\":%u,\"cached_tokens\":%u,\"prompt_"
+                           "tokens\":%u,\"timings\":{\"queue_us\":%lld,"
+                           "\"prompt_us\":%lld,\"first_us\":%lld,\"gen_us\":%lld,\"prompt_tok_s\":%"
+                           ".2f,\"gen_tok_s\":%.2f},\"device\":",
+                           reason_name(reason), u->gen_tok, u->cached_tok, u->prompt_tok,
+                           (long long)u->queue_us, (long long)u->prompt_us, (long long)u->first_us,
+                           (long long)u->gen_us, per_s(read, u->prompt_us),
+                           per_s(u->gen_tok ? u->gen_tok - 1 : 0, u->gen_us));
+    if (rc >= 0)
+        rc = aq_json_quote(&b, c->info.device, strlen(c->info.device));
+    if (rc >= 0)
+        rc = aq_bytes_puts(&b, "}\n");
+    if (rc < 0)
+        return cli_error(CLI_FAILED, "chat", "no memory for the answer");
+    fwrite(b.p, 1, b.n, stdout);
+    return CLI_OK;
+}
+
+/* Take events until the end of the answer. CLI_OK with *ret_reason, or the error printed. */
+static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
+{
+    aq_event ev;
+    uint64_t n;
+
+    for (;;) {
+        while (aq_req_pop(r, &ev)) {
+            if (ev.kind == AQ_EV_TEXT && ev.n_bytes) {
+                if (aq_bytes_put(&c->answer, ev.bytes, ev.n_bytes) < 0)
+                    return cli_error(CLI_FAILED, "chat", "no memory for the answer");
+                if (!c->json && (fwrite(ev.bytes, 1, ev.n_bytes, stdout), cli_flush()) != CLI_OK)
+                    return CLI_FAILED; /* nobody reads on: no more is computed */
+            } else if (ev.kind == AQ_EV_USAGE) {
+                *usage = *ev.usage;
+            } else if (ev.kind == AQ_EV_DONE) {
+                *ret_reason = ev.rc;
+                return CLI_OK;
+            } else if (ev.kind == AQ_EV_ERROR) {
+                if (c->answer.n && !c->json)
+                    printf("\n");
+                return cli_fail("chat", ev.rc, ev.err);
+            }
+        }
+        if (interrupted) {
+            interrupted = 0;
+            aq_req_cancel(r);
+        }
+        struct pollfd p = {.fd = wake_fd, .events = POLLIN};
+        if (poll(&p, 1, -1) > 0 && read(wake_fd, &n, sizeof n) < 0 && errno != EAGAIN &&
+            errno != EINTR)
+            return cli_error(CLI_FAILED, "chat", "waiting for the answer failed: %s",
+                             strerror(errno));
+    }
+}
+
+/* Ask what messages say, show the answer and add it to them. */
+static int ask(chat *c)
+{
+    aq_err err = {0};
+    aq_usage usage = {0};
+    aq_req *r = NULL;
+    int32_t reason = 0;
+
+    c->answer.n = 0;
+    if (aq_bytes_puts(&c->messages, "]") < 0)
+        return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
+    const char *json = aq_bytes_str(&c->messages);
+    aq_req_in in = {.messages_json = json,
+                    .max_tok = c->max,
+                    .sampling = {.temp = c->temp, .top_p = 0.95f, .seed = c->seed}};
+    int rc = json ? aq_submit(c->engine, &in, wake_cb, NULL, &r, &err) : -AQ_E_NOMEM;
+    c->messages.n--;
+    if (rc < 0)
+        return cli_fail("chat", rc, &err);
+    int code = listen_to(c, r, &usage, &reason);
+    aq_req_free(r);
+    if (code != CLI_OK)
+        return code;
+    if (add_message(c, "assistant", c->answer.n ? (const char *)c->answer.p : "", c->answer.n) < 0)
+        return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
+    if (c->json)
+        return print_json(c, &usage, reason);
+    printf("\n");
+    if (c->tty)
+        fprintf(
+            stderr,
+            "[%s · %u tokens, %.1f tok/s · first after %.2f s · %u of %u prompt tokens known%s]\n",
+            c->info.device, usage.gen_tok,
+            per_s(usage.gen_tok ? usage.gen_tok - 1 : 0, usage.gen_us),
+            (double)usage.first_us / 1e6, usage.cached_tok, usage.prompt_tok,
+            reason == AQ_DONE_CANCELLED ? " · stopped"
+            : reason == AQ_DONE_LENGTH  ? " · cut at its limit"
+                                        : "");
+    return CLI_OK;
+}
+
+static int converse(chat *c)
+{
+    AQ_AUTOFREE char *line = NULL;
+    size_t cap = 0;
+    bool asks = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    int code = CLI_OK;
+
+    if (asks)
+        printf("%s on %s. Ctrl-C stops an answer, Ctrl-D ends.\n",
+               aq_model_get_info(c->model)->name, c->info.device);
+    for (;;) {
+        if (asks) {
+            printf("> ");
+            fflush(stdout);
+        }
+        interrupted = 0;
+        ssize_t n = getline(&line, &cap, stdin);
+        if (n < 0 && !feof(stdin) && !interrupted)
+            return cli_error(CLI_CANNOT, "stdin",
+                             "cannot be read: %s (give it one question a line, or use -p PROMPT)",
+                             strerror(errno));
+        if (n < 0)
+            break; /* end of input, or Ctrl-C at the prompt */
+        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
+            n--;
+        if (!n)
+            continue;
+        size_t was = c->messages.n;
+        if (add_message(c, "user", line, (size_t)n) < 0)
+            return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
+        code = ask(c);
+        if (ferror(stdout))
+            return CLI_FAILED;
+        if (code != CLI_OK)
+            c->messages.n =
+                was; /* what could not be answered is forgotten; the conversation goes on */
+    }
+    if (asks)
+        printf("\n");
+    return code;
+}
+
+static int run(chat *c)
+{
+    int code = load(c);
+
+    if (code != CLI_OK)
+        return code;
+    if (c->system && add_message(c, "system", c->system, strlen(c->system)) < 0)
+        return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
+    if (!c->prompt)
+        return converse(c);
+    if (add_message(c, "user", c->prompt, strlen(c->prompt)) < 0)
+        return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
+    return ask(c);
+}
+
+int cli_chat(int argc, char **argv)
+{
+    chat c = {.temp = 0.7f, .tty = isatty(STDERR_FILENO)};
+    cli_opt opts[] = {
+        {"-m", 's', &c.path},     {"-p", 's', &c.prompt},         {"--system", 's', &c.system},
+        {"--temp", 'f', &c.temp}, {"--seed", 'u', &c.seed},       {"--max", 'u', &c.max},
+        {"--ctx", 'u', &c.ctx},   {"--backend", 's', &c.backend}, {"--threads", 'u', &c.threads},
+        {"--json", 'b', &c.json}, {"--pool", 'b', &c.pool},       {0}};
+    int n_pos, rc = cli_parse(argc, argv, opts, NULL, 0, &n_pos);
+
+    if (rc != CLI_OK)
+        return rc;
+    if (!c.path)
+        return cli_error(CLI_CANNOT, "chat", "needs -m MODEL, a GGUF file");
+    if (c.pool)
+        return cli_error(
+            CLI_FAILED, "chat",
+            "--pool is not supported by this version: leave it out to chat on this PC");
+    if (c.json && !c.prompt)
+        return cli_error(CLI_CANNOT, "chat", "--json gives one answer: it needs -p PROMPT");
+    wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake_fd < 0)
+        return cli_error(CLI_CANNOT, "chat", "no eventfd: %s", strerror(errno));
+    struct sigaction sa = {.sa_handler = int_cb}, was; /* no SA_RESTART: getline must return */
+    sigaction(SIGINT, &sa, &was);
+    rc = run(&c);
+    sigaction(SIGINT, &was, NULL);
+    aq_engine_free(c.engine);
+    aq_wsrc_close(&c.src);
+    aq_model_free(c.model);
+    aq_rt_free(c.rt);
+    aq_bytes_clear(&c.messages);
+    aq_bytes_clear(&c.answer);
+    close(wake_fd);
+    return rc;
+}

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives the window as assistive technology does: by role, name and action over AT-SPI. Waits on conditions, never on time."""
+
+import ctypes
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import gi
+
+gi.require_version('Atspi', '2.0')
+from gi.repository import Atspi  # noqa: E402
+
+HANG_S = 120  # nothing that a test waits for takes a tenth of this
+BUTTON = ('button', 'push button', 'toggle button')
+
+class Keyboard:
+    """Keys by the X server's test extension. There is no window manager, so the window is given the focus here."""
+
+    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'question': 0x3f}
+
+    def __init__(self):
+        self.x, self.xtst = ctypes.CDLL('libX11.so.6'), ctypes.CDLL('libXtst.so.6')
+        self.x.XOpenDisplay.restype = ctypes.c_void_p
+        self.x.XDefaultRootWindow.argtypes, self.x.XDefaultRootWindow.restype = [ctypes.c_void_p], ctypes.c_ulong
+        self.x.XKeysymToKeycode.argtypes, self.x.XKeysymToKeycode.restype = [ctypes.c_void_p, ctypes.c_ulong], ctypes.c_ubyte
+        self.x.XSetInputFocus.argtypes = [ctypes.c_void_p, ctypes.c_ulong, ctypes.c_int, ctypes.c_ulong]
+        self.x.XSync.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        self.x.XFree.argtypes = [ctypes.c_void_p]
+        self.x.XQueryTree.argtypes = [ctypes.c_void_p, ctypes.c_ulong] + [ctypes.c_void_p] * 4
+        self.xtst.XTestFakeKeyEvent.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_ulong]
+        self.display = self.x.XOpenDisplay(None)
+        if not self.display:
+            raise RuntimeError('no X display')
+
+    def focus(self):
+        """The topmost window of the root: a dialog lies inside the app's only window."""
+        root, parent, children, n = ctypes.c_ulong(), ctypes.c_ulong(), ctypes.POINTER(ctypes.c_ulong)(), ctypes.c_uint()
+        self.x.XQueryTree(self.display, self.x.XDefaultRootWindow(self.display), *(ctypes.byref(v) for v in (root, parent, children, n)))
+        if not n.value:
+            raise RuntimeError('no window on the X display')
+        self.x.XSetInputFocus(self.display, children[n.value - 1], 1, 0)
+        self.x.XFree(children)
+
+    def press(self, name):
+        self.focus()
+        codes = [self.x.XKeysymToKeycode(self.display, self.SYMS.get(k) or ord(k)) for k in name.split('+')]
+        if name.endswith('question'):
+            codes.insert(-1, self.x.XKeysymToKeycode(self.display, self.SYMS['Shift']))
+        for code in codes:
+            self.xtst.XTestFakeKeyEvent(self.display, code, 1, 0)
+        for code in reversed(codes):
+            self.xtst.XTestFakeKeyEvent(self.display, code, 0, 0)
+        self.x.XSync(self.display, 0)
+
+
+@functools.cache
+def keyboard():
+    return Keyboard()
+
+
+class Tap:
+    """Cases of one test program."""
+
+    def __init__(self):
+        self.n = self.bad = 0
+
+    def ok(self, good, name, notes=''):
+        self.n += 1
+        self.bad += not good
+        print('%sok %d - %s' % ('' if good else 'not ', self.n, name))
+        for line in str(notes).splitlines()[:60] if not good else []:
+            print('# ' + line)
+        sys.stdout.flush()
+        return good
+
+    def skip(self, name, why):
+        self.n += 1
+        print('ok %d - %s # SKIP %s' % (self.n, name, why))
+
+    def done(self):
+        print('1..%d' % self.n)
+        return 1 if self.bad or not self.n else 0
+
+
+def wait(condition, limit_s=HANG_S):
+    """The first true value of condition(), or None when the hang limit is over."""
+    end = time.monotonic() + limit_s
+    while True:
+        try:
+            value = condition()
+        except gi.repository.GLib.Error:  # a widget that went while it was looked at
+            value = None
+        if value or time.monotonic() >= end:
+            return value
+        time.sleep(0.05)
+
+
+class App:
+    """The program under test, started anew."""
+
+    def __init__(self, program, *args, env=None):
+        self.log = open(os.path.join(os.environ['HOME'], 'app.log'), 'ab')
+        self.process = subprocess.Popen([program, *args], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                                        env={**os.environ, **(env or {})})
+        self.root = wait(self._find_root)
+        if not self.root:
+            raise RuntimeError('the window did not appear:\n' + self.messages())
+
+    def _find_root(self):
+        if self.process.poll() is not None:
+            raise RuntimeError('the app ended with %s:\n%s' % (self.process.returncode, self.messages()))
+        desktop = Atspi.get_desktop(0)
+        for i in range(desktop.get_child_count()):
+            app = desktop.get_child_at_index(i)
+            if app and app.get_process_id() == self.process.pid and app.get_child_count():
+                app.set_cache_mask(Atspi.Cache.NONE)
+                return app
+        return None
+
+    def messages(self):
+        with open(self.log.name, encoding='utf-8', errors='replace') as f:
+            return f.read()
+
+    def walk(self, node=None, depth=0):
+        node = node or self.root
+        yield depth, node
+        for i in range(node.get_child_count()):
+            child = node.get_child_at_index(i)
+            if child:
+                yield from self.walk(child, depth + 1)
+
+    def all(self, role, name=None, under=None, showing=True):
+        """Widgets of a role (or one of several), by name: exact, or a function of it."""
+        roles = (role,) if isinstance(role, str) else role
+        found = []
+        for _, n in self.walk(under):
+            try:
+                if n.get_role_name() not in roles or (showing and not n.get_state_set().contains(Atspi.StateType.SHOWING)):
+                    continue
+                if name is None or (name(n.get_name()) if callable(name) else n.get_name() == name):
+                    found.append(n)
+            except gi.repository.GLib.Error:
+                continue
+        return found
+
+    def one(self, role, name=None, under=None):
+        found = self.all(role, name, under)
+        return found[0] if found else None
+
+    def wait_for(self, role, name=None, limit_s=HANG_S):
+        found = wait(lambda: self.one(role, name), limit_s)
+        if not found:
+            raise RuntimeError('nothing became visible with role %r and name %r:\n%s' % (role, name, self.tree()))
+        return found
+
+    def wait_gone(self, role, name=None):
+        if not wait(lambda: not self.one(role, name)):
+            raise RuntimeError('still visible: %r %r\n%s' % (role, name, self.tree()))
+
+    def click(self, role, name=None):
+        node = self.wait_for(role, name)
+        if not wait(lambda: node.get_state_set().contains(Atspi.StateType.SENSITIVE)):
+            raise RuntimeError('not sensitive: %r %r' % (role, name))
+        node.do_action(0)
+        return node
+
+    def page(self, name):
+        """Press a tab of the view switcher, and wait until it is the chosen one."""
+        tab = self.wait_for(('page tab', 'radio button'), name)
+        tab.do_action(0)
+        if not wait(lambda: tab.get_state_set().contains(Atspi.StateType.SELECTED)):
+            raise RuntimeError('the page %s was not chosen\n%s' % (name, self.tree()))
+
+    def key(self, name):
+        """A key or a chord such as 'Control+n', for what has the focus in the window."""
+        keyboard().press(name)
+
+    def entry(self):
+        return self.wait_for(('text', 'entry', 'text box'), 'Message')
+
+    def write(self, text):
+        e = self.entry()
+        Atspi.EditableText.set_text_contents(e, text)
+        return wait(lambda: read(e) == text)
+
+    def ask(self, text):
+        self.write(text)
+        self.click(BUTTON, 'Send')
+
+    def choose_chat(self, position):
+        Atspi.Selection.select_child(self.wait_for('list', 'Chats'), position)
+
+    def answers(self):
+        """The rows of answers, oldest first."""
+        return self.all('list item', 'Answer')
+
+    def texts(self, under):
+        return [n.get_name() or read(n) for n in self.all('label', under=under)]
+
+    def answer_text(self, row):
+        """What the model said: all labels of the row but its figures."""
+        return '\n'.join(t for t in self.texts(row) if t and 'tok/s' not in t and not t.startswith(('Reading ', 'Starting', 'Waiting ', 'Stopped')))
+
+    def finished(self, n):
+        """Wait until n answers are there and the last one is complete; its row."""
+        def done():
+            rows = self.answers()
+            return rows[n - 1] if len(rows) >= n and self.one(BUTTON, 'Copy Text', rows[n - 1]) else None
+        row = wait(done)
+        if not row:
+            raise RuntimeError('answer %d did not end:\n%s' % (n, self.tree()))
+        return row
+
+    def tree(self):
+        lines = []
+        for depth, n in self.walk():
+            try:
+                showing = n.get_state_set().contains(Atspi.StateType.SHOWING)
+                lines.append('%s%s %r%s' % ('  ' * depth, n.get_role_name(), n.get_name(), '' if showing else ' (not showing)'))
+            except gi.repository.GLib.Error:
+                lines.append('  ' * depth + '(gone)')
+        return '\n'.join(lines)
+
+    def close(self):
+        """Close the window as its button does; the exit status, or None when it hangs."""
+        if self.process.poll() is None:
+            self.click(BUTTON, 'Close')
+        return self.ended()
+
+    def ended(self, limit_s=HANG_S):
+        try:
+            return self.process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        self.log.close()
+
+
+def read(node):
+    """The text of a text widget."""
+    return Atspi.Text.get_text(node, 0, Atspi.Text.get_character_count(node))

@@ -1,0 +1,393 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The window, driven by AT-SPI with the real engine and the guide model. TAP.
+
+usage: ui.py SCENARIO AQUIFER GUIDE SOURCE: the program, the guide model, the checkout. Run by tools/dev/headless.sh.
+"""
+
+import glob
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'data'))
+import driver  # noqa: E402
+import pseudo  # noqa: E402
+from driver import BUTTON, Atspi, wait  # noqa: E402
+
+SCENARIO, PROGRAM, GUIDE, SRC = sys.argv[1:5]
+HOME = os.environ['HOME']
+# Where ./dev put the real model, before this test's own folder takes the variable.
+REAL = os.path.join(os.environ.get('AQ_MODEL_DIR', ''), 'SmolLM2-135M-Instruct.Q4_1.gguf')
+MODELS = os.path.join(HOME, 'models')
+DEVICE = re.compile(r'^CPU \(.+, \d+ threads?\)$').match
+QUESTION = 'What is Aquifer?'
+LONG = 'Tell me everything that you know about Aquifer.'
+tap = driver.Tap()
+apps = []
+
+
+def start(*args, env=None):
+    app = driver.App(PROGRAM, '--temp', '0', *args, env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': MODELS, **(env or {})})
+    apps.append(app)
+    return app
+
+
+def start_ready(*args, env=None):
+    """The app with its model loaded."""
+    app = start(*args, env=env)
+    app.wait_for('label', DEVICE)
+    return app
+
+
+def endless():
+    """The guide model without an end of text: it writes until the context is full, or until it is stopped."""
+    with open(GUIDE, 'rb') as f:
+        data = f.read()
+    header, rest = data[:1 << 20], data[1 << 20:]
+    for name in (b'<|im_end|>', b'<|endoftext|>'):  # known as ends by their spelling
+        header = header.replace(name, name.replace(b'nd', b'Nd'))
+    key = b'tokenizer.ggml.eos_token_id' + struct.pack('<I', 4)
+    at = header.index(key) + len(key)
+    (pad,) = struct.unpack_from('<I', header, header.index(b'tokenizer.ggml.padding_token_id') + len(b'tokenizer.ggml.padding_token_id') + 4)
+    path = os.path.join(MODELS, 'endless.gguf')
+    with open(path, 'wb') as f:
+        f.write(header[:at] + struct.pack('<I', pad) + header[at + 4:] + rest)
+    return path
+
+
+# The plain C path is the slowest: an endless answer then takes several seconds, time enough to press a button.
+SLOW = {'AQ_CPU': 'c'}
+
+
+def damaged():
+    """Files that are no whole model: name, bytes, a word of what must be said."""
+    with open(GUIDE, 'rb') as f:
+        head = f.read(1 << 20)
+    return [('cut.gguf', head), ('empty.gguf', b''), ('text.gguf', b'This is not a model.\n' * 100),
+            ('future.gguf', head[:4] + struct.pack('<I', 999) + head[8:])]
+
+
+def pages():
+    """Each page is reached by its tab and by its key, and the two that are to come say so and have no buttons."""
+    app = start_ready()
+    for name, text in (('Models', 'Models on This PC'), ('Pool', 'Several PCs Together'), ('API', 'Models for Other Programs'), ('Chat', None)):
+        app.page(name)
+        tap.ok(app.wait_for('label', text) if text else app.entry(), 'the tab shows the page ' + name)
+        tap.ok(app.one('label', DEVICE), 'the device is in view on ' + name)
+        if name in ('Pool', 'API'):
+            panel = app.one('panel', name)
+            tap.ok(any('not there yet' in t for t in app.texts(panel)), name + ' says that it is not there yet', app.tree())
+            tap.ok(not app.all(BUTTON, under=panel), name + ' has no buttons')
+    nameless = [n for n in app.all(BUTTON + ('text', 'list', 'progress bar')) if not n.get_name()]
+    tap.ok(not nameless, 'every control has a name', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def keys():
+    """The window by keyboard alone."""
+    app = start_ready()
+    app.write('First line')
+    app.key('Shift+Return')
+    tap.ok(wait(lambda: '\n' in driver.read(app.entry())), 'Shift+Enter starts a new line', driver.read(app.entry()))
+    app.key('Return')
+    tap.ok(app.answer_text(app.finished(1)), 'Enter sends', app.tree())
+    for chord, page in (('Control+2', 'Models'), ('Control+3', 'Pool'), ('Control+4', 'API'), ('Control+1', 'Chat')):
+        app.key(chord)
+        tap.ok(wait(lambda p=page: app.one('page tab', p).get_state_set().contains(Atspi.StateType.SELECTED)), '%s shows %s' % (chord, page), app.tree())
+    app.key('F9')
+    tap.ok(wait(lambda: not app.one('list', 'Chats')), 'F9 hides the chats', app.tree())
+    app.key('F9')
+    tap.ok(app.wait_for('list', 'Chats'), 'F9 shows the chats')
+    app.key('Control+n')
+    tap.ok(wait(lambda: app.one('list item', 'New Chat')), 'Control+N makes a new chat', app.tree())
+    app.key('Control+question')
+    tap.ok(app.wait_for('label', 'Keyboard Shortcuts'), 'Control+? shows the shortcuts')
+    app.key('Escape')
+    app.wait_gone('label', 'Keyboard Shortcuts')
+    app.key('Control+q')
+    tap.ok(app.ended() == 0, 'Control+Q ends the program with 0', app.messages())
+
+
+def chat():
+    """Question and answer, several chats, delete and undo."""
+    app = start_ready()
+    tap.ok(app.one('label', 'Aquifer Guide'), 'the guide model was loaded on its own', app.tree())
+    app.ask(QUESTION)
+    row = app.finished(1)
+    first = app.answer_text(row)
+    tap.ok(len(first) > 20, 'an answer came', app.tree())
+    figures = [t for t in app.texts(row) if 'tok/s' in t]
+    tap.ok(figures and re.search(r'\d tok/s · first token after (\d+ ms|\d+\.\d s) · \d+ tokens', figures[0]), 'tok/s, time to first token and tokens', figures)
+    tap.ok(driver.read(app.entry()) == '', 'the entry is empty again')
+    tap.ok(app.one('list item', QUESTION), 'the sidebar tells the question', app.tree())
+    app.ask('And what is a pool?')
+    tap.ok(app.answer_text(app.finished(2)), 'a second question in the same chat is answered')
+
+    app.click(BUTTON, 'New Chat')
+    tap.ok(wait(lambda: not app.answers()), 'a new chat is empty')
+    app.ask(QUESTION)
+    again = app.answer_text(app.finished(1))
+    tap.ok(again == first, 'the same question at temperature 0 has the same answer in another chat', '%r\n%r' % (first, again))
+
+    app.click(BUTTON, 'Delete “%s”' % QUESTION)
+    app.click(BUTTON, 'Undo')
+    tap.ok(wait(lambda: len(app.all('list item', QUESTION)) == 2), 'a deleted chat comes back by Undo', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def stop():
+    """Stop keeps the text; Ask Again replaces the answer."""
+    app = start_ready(endless(), env=SLOW)
+    app.ask(LONG)
+    stop_button = app.wait_for(BUTTON, 'Stop')
+    tap.ok(wait(lambda: app.answers() and app.answer_text(app.answers()[0])), 'text is there before the answer is complete', app.tree())
+    tap.ok(not app.one(BUTTON, 'Send'), 'nothing can be sent meanwhile')
+    stop_button.do_action(0)
+    row = app.finished(1)
+    tap.ok(wait(lambda: app.one(BUTTON, 'Send')), 'Send is back')
+    tap.ok(any(re.match(r'Stopped · [\d.]+ tok/s', t) for t in app.texts(row)), 'the row says that it was stopped', app.texts(row))
+    tap.ok(app.answer_text(row), 'and keeps its text', app.texts(row))
+    app.click(BUTTON, 'Ask Again')
+    tap.ok(app.wait_for(BUTTON, 'Stop') and len(app.answers()) == 1, 'Ask Again answers in the place of the old answer', app.tree())
+    app.key('Escape')
+    row = app.finished(1)
+    tap.ok(any(t.startswith('Stopped') for t in app.texts(row)), 'Escape stops too', app.texts(row))
+    tap.ok(len(app.all('list item', 'Question')) == 1, 'the question is there once')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    app = start_ready(endless())
+    app.ask(LONG)
+    row = app.finished(1)
+    tap.ok(any(t.startswith('Cut off: the context is full') for t in app.texts(row)), 'an answer that fills the context says so', app.texts(row))
+    app.ask(QUESTION)
+    tap.ok(app.wait_for('label', lambda n: 'context holds' in n) and app.wait_for(BUTTON, 'Retry'), 'a chat that is too long is told in words, with what can be done',
+           app.tree())
+    app.click(BUTTON, 'New Chat')
+    app.ask(QUESTION)
+    tap.ok(app.finished(1), 'a new chat is answered')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def streams():
+    """Two chats answer at once on one engine."""
+    app = start_ready(endless(), env=SLOW)
+    app.ask(LONG)
+    wait(lambda: app.answers() and app.answer_text(app.answers()[0]))
+    app.click(BUTTON, 'New Chat')
+    wait(lambda: not app.answers())
+    app.ask(QUESTION)
+    tap.ok(wait(lambda: app.answers() and app.answer_text(app.answers()[0])), 'the second chat is being answered', app.tree())
+    tap.ok(len(app.all(BUTTON, 'Stop')) == 1, 'and not at its end')
+    app.choose_chat(1)
+    tap.ok(app.wait_for(BUTTON, 'Stop'), 'the first chat is still being answered', app.tree())
+    row = app.answers()[0]
+    before = len(app.answer_text(row))
+    tap.ok(wait(lambda: len(app.answer_text(row)) > before), 'its answer goes on growing')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def models():
+    """Opening a model by the command line and by the Models page, with its facts."""
+    shutil.copy(GUIDE, os.path.join(MODELS, 'copy.gguf'))
+    app = start_ready(os.path.join(MODELS, 'copy.gguf'))
+    app.page('Models')
+    rows = wait(lambda: len(app.all('label', 'Aquifer Guide')) >= 3 and app.all('label', lambda n: n.startswith('qwen3moe · ')))
+    tap.ok(rows and len(rows) == 2, 'the guide model and its copy are listed', app.tree())
+    tap.ok(rows and 'Q8_0' in rows[0].get_name() and 'MB' in rows[0].get_name() and 'context' in rows[0].get_name(),
+           'a row tells architecture, size, quantisation, context', rows and rows[0].get_name())
+    tap.ok(len(app.all('label', 'In Use')) == 1, 'one of them is in use', app.tree())
+    app.click(BUTTON, 'Load “Aquifer Guide”')
+    # The other row's button appears when this one is the model in use.
+    tap.ok(wait(lambda: len(app.all('label', 'In Use')) == 1 and app.one(BUTTON, 'Load “Aquifer Guide”')), 'Load makes it the model in use', app.tree())
+    app.page('Chat')
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'it answers')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def errors():
+    """Damaged files: the reason is on screen, and the earlier model still answers."""
+    app = start_ready()
+    for name, data in damaged():
+        path = os.path.join(HOME, name)
+        with open(path, 'wb') as f:
+            f.write(data)
+        # A second start hands the file to the window that is there.
+        code = subprocess.run([PROGRAM, path], stdin=subprocess.DEVNULL, check=False, timeout=driver.HANG_S).returncode
+        label = app.wait_for('label', lambda n, f=name: f in n)
+        tap.ok(code == 0 and 'could not be loaded: ' in label.get_name() and len(label.get_name()) > 60,
+               'the window says what is wrong with ' + name, label.get_name())
+        tap.ok(app.wait_for(BUTTON, 'Open Another…') and app.one('label', DEVICE), 'and offers another; the earlier model is still there')
+        print('# ' + label.get_name())
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'the earlier model answers', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    app = start(os.path.join(HOME, 'gone.gguf'))
+    tap.ok(app.wait_for('label', lambda n: 'could not be loaded' in n and 'gone.gguf' in n), 'a file that is not there is said', app.tree())
+    tap.ok(app.one('label', 'No model is loaded'), 'and that no model is loaded')
+    app.write('Hello')
+    send = app.one(BUTTON, 'Send')
+    tap.ok(send and not send.get_state_set().contains(Atspi.StateType.SENSITIVE), 'nothing can be sent without a model')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def narrow():
+    """A window of 360 pixels is usable: everything lies inside it."""
+    app = start_ready('--size', '360x640')
+    frame = app.root.get_child_at_index(0)
+    width = Atspi.Component.get_extents(frame, Atspi.CoordType.WINDOW).width
+    tap.ok(0 < width <= 420, 'the window is narrow (with its shadow)', width)
+    app.ask(QUESTION)
+    app.finished(1)
+    for page in ('Models', 'Pool', 'API', 'Chat'):
+        app.page(page)
+        outside = []
+        for n in app.all(BUTTON + ('label', 'text', 'page tab')):
+            e = Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW)
+            if e.x + e.width > width or e.x < -10:
+                outside.append('%s %r %d+%d' % (n.get_role_name(), n.get_name(), e.x, e.width))
+        tap.ok(not outside, 'nothing of %s lies outside the window' % page, outside)
+    tap.ok(not app.one('list', 'Chats'), 'the list of chats is folded away')
+    app.click('toggle button', 'Chats')
+    tap.ok(app.wait_for('list', 'Chats'), 'and comes out by its button')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def process():
+    """The engine runs in the app: no child process, and the memory of the app holds the weights."""
+    def rss_bytes():
+        with open('/proc/%d/status' % app.process.pid, encoding='ascii') as f:
+            return int(re.search(r'^VmRSS:\s+(\d+) kB', f.read(), re.MULTILINE).group(1)) * 1024
+
+    def children():
+        return ' '.join(open(p, encoding='ascii').read() for p in glob.glob('/proc/%d/task/*/children' % app.process.pid)).split()
+
+    app = start(os.path.join(HOME, 'gone.gguf'))
+    app.wait_for('label', lambda n: 'gone.gguf' in n)
+    app.page('Models')
+    app.wait_for(BUTTON, 'Load “Aquifer Guide”')
+    before = rss_bytes()
+    app.click(BUTTON, 'Load “Aquifer Guide”')
+    app.wait_for('label', DEVICE)
+    grown = rss_bytes() - before
+    size = os.path.getsize(GUIDE)
+    tap.ok(grown >= size * 0.95, 'the app grew by the weights (file %d bytes)' % size, 'grew by %d' % grown)
+    tap.ok(children() == [], 'no child process after loading', children())
+    app.page('Chat')
+    app.ask(LONG)
+    wait(lambda: app.answers())
+    tap.ok(children() == [], 'no child process while answering', children())
+    app.finished(1)
+    mapped = [line for line in open('/proc/%d/maps' % app.process.pid, encoding='utf-8') if '.gguf' in line]
+    tap.ok(not mapped, 'the model file is not mapped: cutting it short cannot kill the app', mapped)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def close():
+    """Closing the window at any moment ends the program cleanly."""
+    app = start_ready(endless(), env=SLOW)
+    app.ask(LONG)
+    wait(lambda: app.answers() and app.answer_text(app.answers()[0]))
+    tap.ok(app.close() == 0, 'closing while an answer is written ends the program with 0', app.messages())
+    app = start(REAL if os.path.exists(REAL) else GUIDE)
+    tap.ok(app.close() == 0, 'closing while a model is loaded ends the program with 0', app.messages())
+    app = start_ready(endless(), env=SLOW)
+    app.ask(LONG)
+    app.click(BUTTON, 'Delete “%s”' % LONG)
+    tap.ok(app.close() == 0, 'closing after a chat was deleted that is being answered ends the program with 0', app.messages())
+
+
+def real():
+    """A real model answers with the very words of its reference."""
+    cases = [('Tell me the capital of France.', 'The capital of France is Paris.'),
+             ('What is the capital of Japan?', 'The capital of Japan is Tokyo.'),
+             ('How many days are in a week?', 'A week is approximately 7 days.'),
+             ('List the eight planets of the solar system in order, one per line, starting with the one closest to the Sun.',
+              'The eight planets of the solar system are: Mercury, Venus, Earth, Mars, Jupiter, Saturn, Uranus, and Neptune.')]
+    if not os.path.exists(REAL):
+        tap.skip('SmolLM2 in the window', os.environ.get('AQ_MODEL_WHY') or 'SmolLM2 is not there: ./dev model fetches it')
+        return
+    app = start_ready(REAL)
+    for n, (question, answer) in enumerate(cases):
+        if n:
+            app.click(BUTTON, 'New Chat')
+            wait(lambda: not app.answers())
+        app.ask(question)
+        said = app.answer_text(app.finished(1))
+        tap.ok(said == answer, question, said)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def options():
+    """The command line."""
+    def run(*args):
+        return subprocess.run([PROGRAM, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
+                              timeout=driver.HANG_S, env={**os.environ, 'AQ_MODEL_DIR': MODELS})
+
+    r = run('--version')
+    tap.ok(r.returncode == 0 and re.match(r'aquifer \d+\.\d+\.\d+\n$', r.stdout), '--version', r.stdout + r.stderr)
+    for args in (['--shot', 'attic', '--shot-file', 'x.png'], ['--shot', 'chat'], ['--temp', '3'], ['--size', 'big']):
+        r = run(*args)
+        tap.ok(r.returncode == 2 and r.stderr.startswith('aquifer: '), 'refused: ' + ' '.join(args), r.stderr)
+    for page in ('chat', 'pool'):
+        png = os.path.join(HOME, page + '.png')
+        r = run('--shot', page, '--shot-file', png, '--size', '800x600', '--temp', '0')
+        head = open(png, 'rb').read(24) if os.path.exists(png) else b''
+        tap.ok(r.returncode == 0 and head[:8] == b'\x89PNG\r\n\x1a\n' and struct.unpack('>II', head[16:24])[0] >= 780, 'a picture of the page ' + page, r.stderr)
+    r = run('--shot', 'chat', '--shot-file', os.path.join(HOME, 'none.png'), '--model', os.path.join(HOME, 'gone.gguf'))
+    tap.ok(r.returncode == 1 and not os.path.exists(os.path.join(HOME, 'none.png')), 'no picture of a chat without a model', r.stderr)
+    app = start_ready('--ask', QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), '--ask asks once the model is loaded', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def translated():
+    """In the pseudo-locale every text on screen is a translated one."""
+    folder = os.path.join(HOME, 'locale', 'en_XA', 'LC_MESSAGES')
+    os.makedirs(folder)
+    good = [g for _, g, _ in pseudo.make(SRC, os.path.join(folder, 'aquifer.mo'))]
+    tap.ok(good and all(good), 'the pseudo-locale builds')
+    # C.UTF-8 is never translated, so a real locale is made.
+    made = subprocess.run(['localedef', '-i', 'en_US', '-f', 'UTF-8', os.path.join(HOME, 'locale', 'en_US.UTF-8')], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    tap.ok(made.returncode == 0, 'a locale is made', made.stdout)
+    app = start(env={'AQ_LOCALE_DIR': os.path.join(HOME, 'locale'), 'LOCPATH': os.path.join(HOME, 'locale'), 'LANGUAGE': 'en_XA',
+                     'LC_ALL': 'en_US.UTF-8'})
+    app.wait_for('label', DEVICE)
+    # Not ours to translate: what a model file or the engine says, GTK's own words.
+    foreign = re.compile(r'^$|^Aquifer Guide$|^CPU |^Minimize$|^Maximize$|^Restore$|^Close$|\.gguf$|^[\d.,]+$|^qwen3moe$|^Q8_0').search
+    for page in ('[Chát]', '[Módéls]', '[Póól]', '[ÁPÍ]'):
+        app.page(page)
+        roles = BUTTON + ('label', 'text', 'page tab', 'list', 'progress bar')
+        english = ['%s %r' % (n.get_role_name(), n.get_name()) for n in app.all(roles)
+                   if not n.get_name().startswith('[') and not foreign(n.get_name())]
+        tap.ok(not english, 'every text of %s is translated' % page, english)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+SCENARIOS = [pages, keys, chat, stop, streams, models, errors, narrow, process, close, real, options, translated]
+
+
+def main():
+    os.makedirs(MODELS)
+    scenario = {s.__name__: s for s in SCENARIOS}[SCENARIO]
+    try:
+        scenario()
+    except Exception as e:  # pylint: disable=broad-except
+        tap.ok(False, SCENARIO + ' came to its end', '%s: %s' % (type(e).__name__, e))
+        for app in apps:
+            for line in app.messages().splitlines()[-20:]:
+                print('# app: ' + line)
+    finally:
+        for app in apps:
+            app.kill()
+    return tap.done()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

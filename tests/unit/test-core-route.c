@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The router against a plain sort in double, ties, and both gates. The seed is printed; the first argument sets it. */
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "forward-priv.h"
+#include "tap.h"
+
+static uint64_t rng;
+static uint32_t rnd(void)
+{
+    rng ^= rng << 13;
+    rng ^= rng >> 7;
+    rng ^= rng << 17;
+    return (uint32_t)(rng >> 24);
+}
+
+/* Rank of e: how many are better, or equal with a lower id. */
+static uint32_t rank_of(const float *l, uint32_t n, uint32_t e)
+{
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < n; i++)
+        k += l[i] > l[e] || (l[i] == l[e] && i < e);
+    return k;
+}
+
+static bool right(const aq_layer *d, const float *l, const int32_t *expert, const float *w)
+{
+    double all = 0, chosen = 0;
+    for (uint32_t i = 0; i < d->n_exp; i++)
+        all += exp(l[i]);
+    for (uint32_t j = 0; j < d->n_used; j++)
+        chosen +=
+            d->exp_gate == AQ_GATE_SIGMOID ? 1 / (1 + exp(-l[expert[j]])) : exp(l[expert[j]]) / all;
+    for (uint32_t j = 0; j < d->n_used; j++) {
+        double s =
+            d->exp_gate == AQ_GATE_SIGMOID ? 1 / (1 + exp(-l[expert[j]])) : exp(l[expert[j]]) / all;
+        s = (d->exp_renorm ? s / chosen : s) * d->exp_scale;
+        if (rank_of(l, d->n_exp, (uint32_t)expert[j]) != j || fabs(w[j] - s) > 1e-6 * s)
+            return false;
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    rng = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL) * 2654435761u + 1;
+    printf("# seed %llu\n", (unsigned long long)rng);
+    for (uint32_t c = 0; c < 8; c++) {
+        aq_layer d = {.n_exp = c & 1 ? 128 : 6,
+                      .n_used = c & 1 ? 8 : 6,
+                      .exp_gate = c & 2 ? AQ_GATE_SIGMOID : AQ_GATE_SOFTMAX,
+                      .exp_renorm = c & 4,
+                      .exp_scale = c & 2 ? 2.5f : 1};
+        bool good = true;
+        for (uint32_t t = 0; t < 500; t++) {
+            float l[3 * 128], w[3 * 8];
+            int32_t expert[3 * 8];
+            for (uint32_t i = 0; i < 3 * d.n_exp; i++) /* coarse values: many ties */
+                l[i] = (float)(rnd() % (t % 2 ? 40 : 40000)) / (t % 2 ? 5 : 5000) - 4;
+            aq_route(&d, l, 3, expert, w);
+            for (uint32_t r = 0; r < 3; r++)
+                good = good && right(&d, l + r * d.n_exp, expert + r * d.n_used, w + r * d.n_used);
+        }
+        ok(good, "%u of %u, %s%s", d.n_used, d.n_exp, c & 2 ? "sigmoid" : "softmax",
+           c & 4 ? ", renormalised" : "");
+    }
+    aq_layer d = {
+        .n_exp = 4, .n_used = 2, .exp_gate = AQ_GATE_SOFTMAX, .exp_renorm = 1, .exp_scale = 1};
+    float w[2];
+    int32_t e[2];
+    aq_route(&d, (float[]){1, 3, 3, 3}, 1, e, w);
+    ok(e[0] == 1 && e[1] == 2 && w[0] == 0.5f && w[1] == 0.5f, "ties go to the lower id");
+    aq_route(&d, (float[]){3e38f, -3e38f, 1, 2e38f}, 1, e, w);
+    ok(e[0] == 0 && e[1] == 3 && w[0] == 1 && w[1] == 0, "huge logits stay finite");
+    return tap_done();
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cpu backend on random models, each path of this CPU: the same bits however rows are cut into
+ * windows and shared among threads, results near the reference's, experts divided among hosts, and
+ * loading that fails. */
+#include <math.h>
+#include <stdio.h>
+
+#include "tap.h"
+
+#include "cpu-priv.h"
+#include "net-rig.h"
+#include "torture.h"
+
+#ifdef __SANITIZE_THREAD__
+#define LEN 40u /* races show in short windows too, and everything is slow */
+#else
+#define LEN 262u /* more than a page */
+#endif
+
+static const char *const archs[] = {"llama", "qwen3moe", "qwen35"};
+static const char *const paths[] = {"c", "avx2"};
+
+/* Logits of LEN tokens, read in windows of `chunk` (0 = uneven ones); NULL on failure. */
+static float *logits_of(const char *arch, const char *backend, const char *path, uint32_t threads,
+                        uint32_t kv, uint32_t chunk)
+{
+    rig r;
+    void *s = NULL;
+    if (rig_open_path(&r, arch, "mix", backend, threads, path, NULL) < 0)
+        return NULL;
+    float *y = malloc(LEN * (size_t)r.vocab * sizeof *y);
+    int rc = y ? rig_state(&r, kv, &s) : -1;
+    if (rc == 0)
+        rc = rig_op(&r, s, AQ_OP_KEEP, 0, 0, 0);
+    for (uint32_t at = 0, n, i = 0; rc == 0 && at < LEN; at += n, i++) {
+        n = AQ_MIN(chunk ? chunk : 1 + i * 7 % 13, LEN - at);
+        rc = rig_feed(&r, s, 0, 0, at, n, y + (size_t)at * r.vocab);
+    }
+    if (s)
+        r.be->drop_state(s);
+    rig_close(&r);
+    if (rc == 0)
+        return y;
+    free(y);
+    return NULL;
+}
+
+static const size_t logits_bytes = LEN * (size_t)GW_VOCAB * sizeof(float);
+
+static void row_invariance(const char *arch, const char *path, uint32_t kv)
+{
+    static const struct {
+        uint32_t threads, chunk;
+    } ways[] = {
+#ifdef __SANITIZE_THREAD__
+        {2, 1}, {3, 8}, {2, 0}};
+#else
+        {2, 1}, {1, 2}, {2, 8}, {1, 31}, {2, 256}, {3, 0}, {1, LEN}};
+#endif
+    AQ_AUTOFREE float *want = logits_of(arch, "cpu", path, 2, kv, LEN);
+    bool all = want, finite = want;
+    for (size_t i = 0; want && i < LEN * (size_t)GW_VOCAB; i++)
+        finite = finite && isfinite(want[i]);
+    for (size_t i = 0; all && i < AQ_LEN(ways); i++) {
+        AQ_AUTOFREE float *got = logits_of(arch, "cpu", path, ways[i].threads, kv, ways[i].chunk);
+        all = got && !memcmp(got, want, logits_bytes);
+        if (!all)
+            printf("# differs with %u threads and windows of %u rows\n", ways[i].threads,
+                   ways[i].chunk);
+    }
+    ok(all && finite,
+       "%s %s, KV %s: the same bits in windows of 1, 2, 8, 31, 256 and %u rows and uneven ones, 1 "
+       "to 3 threads",
+       arch, path, kv == AQ_KV_F32 ? "f32" : "f16", LEN);
+}
+
+/* RMS of the difference relative to the spread of the logits. */
+static double rel_rms(const float *a, const float *b)
+{
+    double d = 0, sum = 0, sum2 = 0, n = LEN * (double)GW_VOCAB;
+    for (size_t i = 0; i < LEN * (size_t)GW_VOCAB; i++) {
+        d += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        sum += b[i];
+        sum2 += (double)b[i] * b[i];
+    }
+    return sqrt(d / n) / sqrt(sum2 / n - sum / n * sum / n);
+}
+
+static void near_reference(const char *arch, const char *path, const float *want)
+{
+    char exact[16];
+    snprintf(exact, sizeof exact, "%s-f32", path);
+    AQ_AUTOFREE float *f32 = logits_of(arch, "cpu", exact, 2, AQ_KV_F32, 64),
+                      *q8 = logits_of(arch, "cpu", path, 2, AQ_KV_F16, 64);
+    double e32 = f32 ? rel_rms(f32, want) : 1, e8 = q8 ? rel_rms(q8, want) : 1;
+    ok(e32 < 1e-5, "%s %s with f32 inputs: %.1e from the reference (below 1e-05)", arch, path, e32);
+    /* rounded inputs: the error grows with depth, 4e-2 is a bound for one layer */
+    ok(e8 < 8e-2 && e8 > 1e-5, "%s %s: %.1e from the reference (below 8e-02)", arch, path, e8);
+}
+
+/* ---- experts ---- */
+
+static bool host_window(rig *r, const aq_expert_host *const *hosts, uint32_t n_hosts, float *y)
+{
+    aq_row row[40];
+    void *s = NULL;
+    aq_err err = {0};
+    for (uint32_t i = 0; i < AQ_LEN(row); i++)
+        row[i] = (aq_row){.pos = i, .tok = rig_tok(0, i)};
+    int rc = rig_state(r, AQ_KV_F16, &s);
+    if (rc == 0)
+        rc = rig_op(r, s, AQ_OP_KEEP, 0, 0, 0);
+    if (rc == 0)
+        rc = rig_window(r, s, row, AQ_LEN(row), hosts, n_hosts, y, NULL, NULL, &err);
+    if (rc < 0)
+        printf("# %s\n", err.text);
+    if (s)
+        r->be->drop_state(s);
+    return rc == 0;
+}
+
+static void divided_experts(const char *path)
+{
+    rig r;
+    if (!ok(rig_open_path(&r, "qwen3moe", "mix", "cpu", 2, path, NULL) == 0, "%s: a mixture loads",
+            path))
+        return;
+    uint32_t n_layer = aq_model_get_info(r.m)->n_layer, n_exp = aq_model_get_info(r.m)->n_expert;
+    size_t bytes = 40 * (size_t)r.vocab * sizeof(float);
+    AQ_AUTOFREE float *own = malloc(bytes), *two = malloc(bytes);
+    bool good = own && two && host_window(&r, NULL, 0, own);
+    for (uint32_t cut = 1; good && cut < n_exp; cut++) {
+        aq_expert_host h[2] = {0};
+        const aq_expert_host *hosts[] = {&h[0], &h[1]};
+        aq_err err = {0};
+        for (uint32_t i = 0; good && i < 2; i++) {
+            aq_place place = {.backend = "cpu", .e0 = i ? cut : 0, .e1 = i ? n_exp : cut};
+            good =
+                aq_expert_host_local(r.rt, r.m, &r.src, &place, 0, n_layer, NULL, &h[i], &err) == 0;
+        }
+        good = good && host_window(&r, hosts, 2, two) && !memcmp(own, two, bytes);
+        for (uint32_t i = 0; i < 2; i++)
+            if (h[i].close)
+                h[i].close(h[i].self);
+    }
+    ok(good && n_exp > 1, "%s: experts divided between two hosts anywhere, the same bits as one",
+       path);
+    rig_close(&r);
+}
+
+/* ---- loading ---- */
+
+typedef struct bad_src {
+    const aq_wsrc *in;
+    uint32_t left; /* reads that succeed */
+    aq_progress *cancel;
+} bad_src;
+
+static int bad_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *err)
+{
+    bad_src *b = self;
+    if (b->left-- == 0) {
+        if (!b->cancel)
+            return aq_fail(err, AQ_E_IO, "the file was cut short");
+        atomic_store(&b->cancel->cancel, 1);
+        b->left = UINT32_MAX;
+    }
+    return b->in->read(b->in->self, tensor, off, dst, n, err);
+}
+
+static void loading(void)
+{
+    rig r;
+    if (!ok(rig_open(&r, "qwen3moe", "mix", "cpu", 2, NULL) == 0, "a model for loading"))
+        return;
+    uint32_t n_layer = aq_model_get_info(r.m)->n_layer;
+    aq_place place = {.flags = AQ_PLACE_ENDS};
+    aq_progress p = {0};
+    aq_err err = {0};
+    void *w = NULL;
+    bad_src b = {.in = &r.src, .left = 20};
+    aq_wsrc src = {.self = &b, .read = bad_read};
+    ok(r.be->load(r.rt, r.m, &src, &place, 0, n_layer, &p, &w, &err) == -AQ_E_IO && !w &&
+           strstr(err.text, "cut short"),
+       "a read that fails: %s", err.text);
+    b = (bad_src){.in = &r.src, .left = 9, .cancel = &p};
+    p = (aq_progress){0};
+    ok(r.be->load(r.rt, r.m, &src, &place, 0, n_layer, &p, &w, &err) == -AQ_E_CANCELLED && !w,
+       "cancelled while loading: %s", err.text);
+    b = (bad_src){.in = &r.src, .left = UINT32_MAX};
+    p = (aq_progress){0};
+    int rc = r.be->load(r.rt, r.m, &src, &place, 0, n_layer, &p, &w, &err);
+    ok(rc == 0 && atomic_load(&p.done) == aq_net_load_bytes(r.m, &place, 0, n_layer),
+       "progress ends at the bytes that loading reads");
+    r.be->drop(w);
+    rig_close(&r);
+}
+
+static int alloc_run(void *user)
+{
+    rig r = *(rig *)user;
+    aq_err err = {0};
+    aq_place place = {.flags = AQ_PLACE_ENDS};
+    aq_state_cfg cfg = {.kv_type = AQ_KV_F16, .n_page = 2, .max_seq = 1, .max_rows = 64};
+    void *s = NULL;
+    aq_row row = {.tok = 1};
+    float logits[GW_VOCAB];
+    int rc =
+        r.be->load(r.rt, r.m, &r.src, &place, 0, aq_model_get_info(r.m)->n_layer, NULL, &r.w, &err);
+    if (rc < 0)
+        return rc;
+    rc = r.be->state(r.w, &cfg, &s, &err);
+    if (rc == 0)
+        rc = rig_op(&r, s, AQ_OP_KEEP, 0, 0, 0);
+    if (rc == 0)
+        rc = rig_window(&r, s, &row, 1, NULL, 0, logits, NULL, NULL, &err);
+    if (s)
+        r.be->drop_state(s);
+    r.be->drop(r.w);
+    return rc;
+}
+
+int main(void)
+{
+    float *want[AQ_LEN(archs)];
+    for (size_t a = 0; a < AQ_LEN(archs); a++) {
+        want[a] = logits_of(archs[a], "reference", NULL, 2, AQ_KV_F32, 64);
+        ok(want[a] != NULL, "%s: the reference", archs[a]);
+    }
+    for (size_t p = 0; p < AQ_LEN(paths); p++) {
+        if (!aq_isa_find(paths[p])) {
+            tap_skip(paths[p], "this CPU does not have the path");
+            continue;
+        }
+        for (size_t a = 0; a < AQ_LEN(archs); a++) {
+            row_invariance(archs[a], paths[p], a % 2 ? AQ_KV_F32 : AQ_KV_F16);
+            if (want[a])
+                near_reference(archs[a], paths[p], want[a]);
+        }
+        divided_experts(paths[p]);
+    }
+    for (size_t a = 0; a < AQ_LEN(archs); a++)
+        free(want[a]);
+    loading();
+    rig r;
+    if (ok(rig_open(&r, "qwen3moe", "Q8_0", "cpu", 1, NULL) == 0, "a model to fail on"))
+        torture("load, state and one window", alloc_run, &r);
+    rig_close(&r);
+    return tap_done();
+}
