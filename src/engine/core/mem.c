@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that this process may still take: MemAvailable, and for its memory cgroup and each one above it, limit minus usage plus
- * the file cache that the kernel would drop first.
+/* Memory that this process may still take: MemAvailable, and for its memory cgroup and each one
+ * above it, limit minus usage plus the file cache that the kernel would drop first.
  *
  *   /proc/self/cgroup   v2   0::/a/b                 MOUNT/a/b/memory.{max,current,stat}
  *                       v1   4:memory:/a/b           MOUNT/memory/a/b/memory.{limit_in_bytes,usage_in_bytes,stat}
  *
- * Inside a container the named path may not exist below the mount, which then shows the container's own group: files that are not
- * there are passed over. Any thread. */
+ * Inside a container the named path may not exist below the mount, which then shows the container's
+ * own group: files that are not there are passed over. Any thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
