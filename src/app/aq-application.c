@@ -208,7 +208,7 @@ static void aq_application_open(GApplication *app, GFile **files, int n_files, c
 static const GOptionEntry options[] = {
     {"model", 'm', 0, G_OPTION_ARG_FILENAME, NULL, N_("Load this GGUF file"), N_("FILE")},
     {"ask", 0, 0, G_OPTION_ARG_STRING, NULL, N_("Ask this once the model is loaded"), N_("TEXT")},
-    {"temp", 0, 0, G_OPTION_ARG_DOUBLE, NULL, N_("Temperature of this run, 0 to 2"), N_("NUMBER")},
+    {"temp", 0, 0, G_OPTION_ARG_STRING, NULL, N_("Temperature of this run, 0 to 2"), N_("NUMBER")},
     {"shot", 0, 0, G_OPTION_ARG_STRING, NULL,
      N_("Make a picture of a page (chat, models, pool or api) and end"), N_("PAGE")},
     {"shot-file", 0, 0, G_OPTION_ARG_FILENAME, NULL, N_("File for the picture"), N_("FILE")},
@@ -223,6 +223,17 @@ static int usage_error(const char *text)
 {
     g_printerr("aquifer: %s\n", text);
     return 2;
+}
+
+/* An option of its own type would lose 0, which GApplication takes for "not given". */
+static gboolean parse_temperature(const char *text, double *ret)
+{
+    char *end;
+    double value = g_ascii_strtod(text, &end);
+    if (end == text || *end || !(value >= 0 && value <= 2))
+        return FALSE;
+    *ret = value;
+    return TRUE;
 }
 
 static int aq_application_handle_local_options(GApplication *app, GVariantDict *dict)
@@ -245,8 +256,7 @@ static int aq_application_handle_local_options(GApplication *app, GVariantDict *
         /* A picture is of a window of its own, not of one that is open already. */
         g_application_set_flags(app, g_application_get_flags(app) | G_APPLICATION_NON_UNIQUE);
     }
-    if (g_variant_dict_lookup(dict, "temp", "d", &temperature) &&
-        !(temperature >= 0 && temperature <= 2))
+    if (g_variant_dict_lookup(dict, "temp", "&s", &text) && !parse_temperature(text, &temperature))
         return usage_error(_("--temp takes a number from 0 to 2"));
     if (g_variant_dict_lookup(dict, "size", "&s", &text) &&
         (sscanf(text, "%dx%d", &width, &height) != 2 || width < 1 || height < 1 || width > 16384 ||
@@ -266,7 +276,8 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
 {
     AqApplication *self = AQ_APPLICATION(app);
     GVariantDict *dict = g_application_command_line_get_options_dict(line);
-    const char *model = NULL, *ask = NULL, *page = NULL, *shot_file = NULL, *size = NULL;
+    const char *model = NULL, *ask = NULL, *page = NULL, *shot_file = NULL, *size = NULL,
+               *temp = NULL;
     g_autofree const char **rest = NULL;
     gboolean made;
 
@@ -276,7 +287,8 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
     g_variant_dict_lookup(dict, "shot-file", "^&ay", &shot_file);
     g_variant_dict_lookup(dict, "size", "&s", &size);
     g_variant_dict_lookup(dict, G_OPTION_REMAINING, "^a&ay", &rest);
-    g_variant_dict_lookup(dict, "temp", "d", &self->temperature);
+    if (g_variant_dict_lookup(dict, "temp", "&s", &temp))
+        parse_temperature(temp, &self->temperature);
     if (!model && rest)
         model = rest[0];
 

@@ -21,7 +21,7 @@ char *aq_format_params(guint64 n_param)
 {
     if (n_param >= 1000000000)
         return g_strdup_printf(_("%.1f billion parameters"), (double)n_param / 1e9);
-    if (n_param >= 1000000)
+    if (n_param >= 10000000)
         return g_strdup_printf(_("%.0f million parameters"), (double)n_param / 1e6);
     return g_strdup_printf(_("%.1f million parameters"), (double)n_param / 1e6);
 }
@@ -53,7 +53,11 @@ char *aq_format_usage(const aq_usage *usage)
     if (usage->gen_tok > 0) {
         if (s->len)
             g_string_append(s, " · ");
-        g_string_append_printf(s, _("first token after %.2f s"), (double)usage->first_us / 1e6);
+        if (usage->first_us < 1000000)
+            g_string_append_printf(s, _("first token after %d ms"),
+                                   MAX(1, (int)((usage->first_us + 500) / 1000)));
+        else
+            g_string_append_printf(s, _("first token after %.1f s"), (double)usage->first_us / 1e6);
     }
     if (s->len)
         g_string_append(s, " · ");

@@ -17,6 +17,7 @@ struct _AqWindow {
     GListStore *chats;
     GSettings *settings;
     double temperature;
+    gboolean loading;
 };
 
 G_DEFINE_FINAL_TYPE(AqWindow, aq_window, ADW_TYPE_APPLICATION_WINDOW)
@@ -69,17 +70,17 @@ static void hush(AqWindow *self)
 
 static void on_host_changed(AqWindow *self)
 {
-    if (aq_engine_host_get_state(self->host) == AQ_ENGINE_LOADING)
+    gboolean loading = aq_engine_host_get_state(self->host) == AQ_ENGINE_LOADING;
+    if (loading && !self->loading)
         hush(self);
+    self->loading = loading;
     show_status(self);
 }
 
 static void on_host_failed(AqWindow *self, const char *path, const char *why)
 {
-    g_autofree char *file = g_path_get_basename(path);
-    g_autofree char *shown = g_filename_display_name(file);
-    /* Translators: a file's name, then a sentence that says what is wrong */
-    g_autofree char *text = g_strdup_printf(_("%s could not be loaded. %s"), shown, why);
+    /* Translators: a sentence that names the file and says what is wrong with it */
+    g_autofree char *text = g_strdup_printf(_("The model could not be loaded: %s"), why);
     aq_window_tell(self, text);
 }
 

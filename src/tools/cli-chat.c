@@ -153,10 +153,8 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
             if (ev.kind == AQ_EV_TEXT && ev.n_bytes) {
                 if (aq_bytes_put(&c->answer, ev.bytes, ev.n_bytes) < 0)
                     return cli_error(CLI_FAILED, "chat", "no memory for the answer");
-                if (!c->json) {
-                    fwrite(ev.bytes, 1, ev.n_bytes, stdout);
-                    fflush(stdout);
-                }
+                if (!c->json && (fwrite(ev.bytes, 1, ev.n_bytes, stdout), cli_flush()) != CLI_OK)
+                    return CLI_FAILED; /* nobody reads on: no more is computed */
             } else if (ev.kind == AQ_EV_USAGE) {
                 *usage = *ev.usage;
             } else if (ev.kind == AQ_EV_DONE) {
@@ -195,7 +193,6 @@ static int ask(chat *c)
     aq_req_in in = {.messages_json = json,
                     .max_tok = c->max,
                     .sampling = {.temp = c->temp, .top_p = 0.95f, .seed = c->seed}};
-    interrupted = 0;
     int rc = json ? aq_submit(c->engine, &in, wake_cb, NULL, &r, &err) : -AQ_E_NOMEM;
     c->messages.n--;
     if (rc < 0)
@@ -239,6 +236,10 @@ static int converse(chat *c)
         }
         interrupted = 0;
         ssize_t n = getline(&line, &cap, stdin);
+        if (n < 0 && !feof(stdin) && !interrupted)
+            return cli_error(CLI_CANNOT, "stdin",
+                             "cannot be read: %s (give it one question a line, or use -p PROMPT)",
+                             strerror(errno));
         if (n < 0)
             break; /* end of input, or Ctrl-C at the prompt */
         while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
@@ -249,6 +250,8 @@ static int converse(chat *c)
         if (add_message(c, "user", line, (size_t)n) < 0)
             return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
         code = ask(c);
+        if (ferror(stdout))
+            return CLI_FAILED;
         if (code != CLI_OK)
             c->messages.n =
                 was; /* what could not be answered is forgotten; the conversation goes on */

@@ -45,9 +45,7 @@ static int finish(out *o)
     aq_bytes_clear(&o->b);
     if (o->rc < 0)
         return cli_error(CLI_FAILED, "info", "%s", aq_status_text(o->rc));
-    if (fflush(stdout) || ferror(stdout))
-        return cli_error(CLI_FAILED, "info", "writing to the standard output failed");
-    return CLI_OK;
+    return cli_flush();
 }
 
 static void size_text(uint64_t bytes, char buf[32])

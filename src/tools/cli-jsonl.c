@@ -106,11 +106,13 @@ int cli_jsonl(cli_line_cb cb, void *user)
         if (rc)
             ret = CLI_FAILED;
         if (fwrite(out.p, 1, out.n, stdout) != out.n || putchar('\n') == EOF)
-            return cli_error(CLI_FAILED, "stdout", "cannot be written");
+            return cli_flush();
     }
     if (ferror(stdin))
-        return cli_error(CLI_CANNOT, "stdin", "cannot be read");
-    return fflush(stdout) ? cli_error(CLI_FAILED, "stdout", "cannot be written") : ret;
+        return cli_error(CLI_CANNOT, "stdin", "cannot be read: %s (give it lines of JSON)",
+                         strerror(errno));
+    int rc = cli_flush();
+    return rc != CLI_OK ? rc : ret;
 }
 
 int cli_text_model(const char *path, cli_line_cb cb)

@@ -9,15 +9,35 @@
 
 #include "cli.h"
 
+/** One line whatever is in it: names of files come from outside, with newlines and terminal codes. */
+static void put_line(const char *text)
+{
+    for (; *text; text++)
+        fputc((unsigned char)*text < ' ' || *text == 127 ? ' ' : *text, stderr);
+}
+
 int cli_error(int exit_code, const char *where, const char *fmt, ...)
 {
+    char what[2048]; /* an aq_err, or two names */
     va_list ap;
     va_start(ap, fmt);
-    fprintf(stderr, "aquifer-cli: %s: ", where);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
+    fputs("aquifer-cli: ", stderr);
+    put_line(*where ? where : "''");
+    fputs(": ", stderr);
+    put_line(what);
+    fputc('\n', stderr);
     return exit_code;
+}
+
+int cli_flush(void)
+{
+    bool lost = fflush(stdout) != 0;
+    return !lost && !ferror(stdout)
+               ? CLI_OK
+               : cli_error(CLI_FAILED, "stdout",
+                           "cannot be written (is the disk full, or has its reader gone away?)");
 }
 
 int cli_fail(const char *where, int rc, const aq_err *err)
@@ -99,7 +119,8 @@ int cli_read_file(const char *path, size_t max, aq_bytes *ret, aq_err *err)
     AQ_AUTOFD int fd = open(path, O_RDONLY | O_CLOEXEC);
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
     if (fd < 0)
-        return aq_fail_errno(err, errno, "cannot open %s", path);
+        return aq_fail_errno(err, errno,
+                             "cannot open %s (check its name, and that you may read it)", path);
     for (;;) {
         if (aq_bytes_reserve(&b, 65536) < 0)
             return aq_fail(err, AQ_E_NOMEM, "no memory for %s", path);
@@ -140,7 +161,7 @@ static int olg1_tokens(const char *path, const aq_bytes *b, aq_toks *ret, aq_err
     return 0;
 }
 
-int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err)
+static int read_tokens(const char *path, aq_toks *ret, aq_err *err)
 {
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
     int rc = cli_read_file(path, AQ_BYTES_MAX / 2, &b, err);
@@ -166,7 +187,21 @@ int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err)
             return aq_fail(err, -rc, "no memory for the tokens of %s", path);
         s = end;
     }
+    if (s != (const char *)b.p + b.n)
+        return aq_fail(err, AQ_E_FORMAT, "%s, byte %zu: a NUL is no token id", path,
+                       (size_t)(s - (const char *)b.p));
     return ret->n ? 0 : aq_fail(err, AQ_E_FORMAT, "%s holds no tokens", path);
+}
+
+int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err)
+{
+    aq_toks t = {0};
+    int rc = read_tokens(path, &t, err);
+    if (rc < 0)
+        aq_toks_clear(&t);
+    else
+        *ret = t;
+    return rc;
 }
 
 int cli_rt(uint32_t n_threads, aq_rt **ret, aq_err *err)

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* aquifer-cli: the engine (and later the pool) without a window. One subcommand per cli-NAME.c;
  * the build defines CLI_NAME for those that are there. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -57,7 +61,17 @@ static void usage(FILE *f)
         fputs(commands[i].use, f);
 }
 
-int main(int argc, char **argv)
+/** A closed standard file would be given to the next file that is opened, a model perhaps, and what is meant for people be written into
+ * it. What is put there instead fails: stdin and stdout say so, stderr has nobody who listens. */
+static void hold_standard_files(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+            return;
+}
+
+static int run(int argc, char **argv)
 {
     if (argc >= 2 &&
         (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))) {
@@ -76,4 +90,12 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], commands[i].name))
             return commands[i].run(argc - 1, argv + 1);
     return cli_error(CLI_CANNOT, argv[1], "no such command (aquifer-cli --help lists them)");
+}
+
+int main(int argc, char **argv)
+{
+    hold_standard_files();
+    signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error like a full disk */
+    int rc = run(argc, argv);
+    return rc == CLI_OK ? cli_flush() : rc; /* what was lost on the way was not done */
 }

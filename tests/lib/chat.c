@@ -34,15 +34,20 @@ void chat_pop_all(chat *c)
     while (c->req && aq_req_pop(c->req, &ev)) {
         if (ev.kind == AQ_EV_TEXT) {
             c->n_text++;
-            if (aq_bytes_put(&c->text, ev.bytes, ev.n_bytes) < 0)
-                c->hung = true;
-            if (ev.tok >= 0) {
-                if (c->n_tok == c->cap_tok) {
-                    c->cap_tok = c->cap_tok ? c->cap_tok * 2 : 256;
-                    c->tok = realloc(c->tok, c->cap_tok * sizeof *c->tok);
+            if (ev.n_bytes && aq_bytes_put(&c->text, ev.bytes, ev.n_bytes) < 0)
+                c->oom = true;
+            if (ev.tok >= 0 && c->n_tok == c->cap_tok) {
+                uint32_t cap = c->cap_tok ? c->cap_tok * 2 : 256;
+                int32_t *p = realloc(c->tok, cap * sizeof *p);
+                if (p) {
+                    c->tok = p;
+                    c->cap_tok = cap;
+                } else {
+                    c->oom = true;
                 }
-                c->tok[c->n_tok++] = ev.tok;
             }
+            if (ev.tok >= 0 && c->n_tok < c->cap_tok)
+                c->tok[c->n_tok++] = ev.tok;
             c->n_top = AQ_MIN(ev.n_top, 65u);
             if (c->n_top)
                 memcpy(c->top, ev.top, c->n_top * sizeof *ev.top);

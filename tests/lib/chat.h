@@ -24,7 +24,7 @@ typedef struct chat {
     aq_usage usage;
     uint32_t n_usage, n_done, n_error, n_text;
     int32_t reason; /* DONE's or ERROR's rc */
-    bool hung;
+    bool hung, oom; /* the hang limit was reached; gathering found no memory */
 } chat;
 
 /** Submit; *in is used as it is. Any chat must be zeroed before. */

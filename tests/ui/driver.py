@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drives the window as assistive technology does: by role, name and action over AT-SPI. Waits on conditions, never on time."""
 
+import ctypes
+import functools
+import glob
 import os
 import signal
 import subprocess
@@ -14,6 +17,50 @@ from gi.repository import Atspi  # noqa: E402
 
 HANG_S = 120  # nothing that a test waits for takes a tenth of this
 BUTTON = ('button', 'push button', 'toggle button')
+
+class Keyboard:
+    """Keys by the X server's test extension. There is no window manager, so the window is given the focus here."""
+
+    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'question': 0x3f}
+
+    def __init__(self):
+        self.x, self.xtst = ctypes.CDLL('libX11.so.6'), ctypes.CDLL('libXtst.so.6')
+        self.x.XOpenDisplay.restype = ctypes.c_void_p
+        self.x.XDefaultRootWindow.argtypes, self.x.XDefaultRootWindow.restype = [ctypes.c_void_p], ctypes.c_ulong
+        self.x.XKeysymToKeycode.argtypes, self.x.XKeysymToKeycode.restype = [ctypes.c_void_p, ctypes.c_ulong], ctypes.c_ubyte
+        self.x.XSetInputFocus.argtypes = [ctypes.c_void_p, ctypes.c_ulong, ctypes.c_int, ctypes.c_ulong]
+        self.x.XSync.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        self.x.XFree.argtypes = [ctypes.c_void_p]
+        self.x.XQueryTree.argtypes = [ctypes.c_void_p, ctypes.c_ulong] + [ctypes.c_void_p] * 4
+        self.xtst.XTestFakeKeyEvent.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_ulong]
+        self.display = self.x.XOpenDisplay(None)
+        if not self.display:
+            raise RuntimeError('no X display')
+
+    def focus(self):
+        """The topmost window of the root: a dialog lies inside the app's only window."""
+        root, parent, children, n = ctypes.c_ulong(), ctypes.c_ulong(), ctypes.POINTER(ctypes.c_ulong)(), ctypes.c_uint()
+        self.x.XQueryTree(self.display, self.x.XDefaultRootWindow(self.display), *(ctypes.byref(v) for v in (root, parent, children, n)))
+        if not n.value:
+            raise RuntimeError('no window on the X display')
+        self.x.XSetInputFocus(self.display, children[n.value - 1], 1, 0)
+        self.x.XFree(children)
+
+    def press(self, name):
+        self.focus()
+        codes = [self.x.XKeysymToKeycode(self.display, self.SYMS.get(k) or ord(k)) for k in name.split('+')]
+        if name.endswith('question'):
+            codes.insert(-1, self.x.XKeysymToKeycode(self.display, self.SYMS['Shift']))
+        for code in codes:
+            self.xtst.XTestFakeKeyEvent(self.display, code, 1, 0)
+        for code in reversed(codes):
+            self.xtst.XTestFakeKeyEvent(self.display, code, 0, 0)
+        self.x.XSync(self.display, 0)
+
+
+@functools.cache
+def keyboard():
+    return Keyboard()
 
 
 class Tap:
@@ -46,7 +93,7 @@ def wait(condition, limit_s=HANG_S):
     while True:
         try:
             value = condition()
-        except gi.repository.GLib.Error:  # a widget that went while it was looked at
+        except (gi.repository.GLib.Error, AttributeError):  # a widget that is not there, or went while it was looked at
             value = None
         if value or time.monotonic() >= end:
             return value
@@ -59,7 +106,7 @@ class App:
     def __init__(self, program, *args, env=None):
         self.log = open(os.path.join(os.environ['HOME'], 'app.log'), 'ab')
         self.process = subprocess.Popen([program, *args], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
-                                        env={**os.environ, **(env or {})})
+                                        env={**os.environ, **(env or {})}, start_new_session=True)
         self.root = wait(self._find_root)
         if not self.root:
             raise RuntimeError('the window did not appear:\n' + self.messages())
@@ -74,6 +121,19 @@ class App:
                 app.set_cache_mask(Atspi.Cache.NONE)
                 return app
         return None
+
+    def others(self):
+        """Processes besides the app in its session: all that it started, even those that were cut loose from it."""
+        found = []
+        for stat in glob.glob('/proc/[0-9]*/stat'):
+            try:
+                with open(stat, encoding='utf-8', errors='replace') as f:
+                    name, rest = f.read().rsplit(')', 1)
+            except OSError:
+                continue
+            if int(rest.split()[3]) == self.process.pid and not name.startswith('%d ' % self.process.pid):
+                found.append(name + ')')
+        return found
 
     def messages(self):
         with open(self.log.name, encoding='utf-8', errors='replace') as f:
@@ -129,6 +189,10 @@ class App:
         if not wait(lambda: tab.get_state_set().contains(Atspi.StateType.SELECTED)):
             raise RuntimeError('the page %s was not chosen\n%s' % (name, self.tree()))
 
+    def key(self, name):
+        """A key or a chord such as 'Control+n', for what has the focus in the window."""
+        keyboard().press(name)
+
     def entry(self):
         return self.wait_for(('text', 'entry', 'text box'), 'Message')
 
@@ -144,9 +208,21 @@ class App:
     def choose_chat(self, position):
         Atspi.Selection.select_child(self.wait_for('list', 'Chats'), position)
 
+    def new_chat(self):
+        self.click(BUTTON, 'New Chat')
+        self.wait_for('label', 'Ask Something')
+        if not wait(lambda: not self.answers()):
+            raise RuntimeError('a new chat is not empty\n' + self.tree())
+
     def answers(self):
         """The rows of answers, oldest first."""
         return self.all('list item', 'Answer')
+
+    def inside(self, node):
+        """Whether a widget lies in the window's visible part."""
+        frame = Atspi.Component.get_extents(self.root.get_child_at_index(0), Atspi.CoordType.WINDOW)
+        e = Atspi.Component.get_extents(node, Atspi.CoordType.WINDOW)
+        return 0 <= e.x and e.x + e.width <= frame.width and 0 <= e.y and e.y + e.height <= frame.height
 
     def texts(self, under):
         return [n.get_name() or read(n) for n in self.all('label', under=under)]

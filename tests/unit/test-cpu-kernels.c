@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every kernel of every path that this CPU has: against the scalar twin (path "c") and against sums in double, on fresh random data.
- * The seed is printed; the first argument sets it. */
+/* Every kernel of every path that this CPU has: against the scalar twin (path "c") and against sums
+ * in double, on fresh random data. The seed is printed; the first argument sets it. */
 #include <math.h>
 #include <stdio.h>
 #include <time.h>
@@ -41,10 +41,14 @@ static const struct {
     const char *name;
     uint32_t type, vals, bytes, f16_at[2]; /* where scales stand, 999 = none */
 } kinds[AQ_L_N] = {
-    [AQ_L_F32] = {"F32", AQ_T_F32, 1, 4, {999, 999}},   [AQ_L_F16] = {"F16", AQ_T_F16, 1, 2, {0, 999}},
-    [AQ_L_BF16] = {"BF16", AQ_T_BF16, 1, 2, {999, 999}}, [AQ_L_Q8_0] = {"Q8_0", AQ_T_Q8_0, 32, 34, {0, 999}},
-    [AQ_L_Q4_1] = {"Q4_1", AQ_T_Q4_1, 32, 20, {0, 2}},   [AQ_L_Q4_K] = {"Q4_K", AQ_T_Q4_K, 256, 144, {0, 2}},
-    [AQ_L_Q5_K] = {"Q5_K", AQ_T_Q5_K, 256, 176, {0, 2}}, [AQ_L_Q6_K] = {"Q6_K", AQ_T_Q6_K, 256, 210, {208, 999}},
+    [AQ_L_F32] = {"F32", AQ_T_F32, 1, 4, {999, 999}},
+    [AQ_L_F16] = {"F16", AQ_T_F16, 1, 2, {0, 999}},
+    [AQ_L_BF16] = {"BF16", AQ_T_BF16, 1, 2, {999, 999}},
+    [AQ_L_Q8_0] = {"Q8_0", AQ_T_Q8_0, 32, 34, {0, 999}},
+    [AQ_L_Q4_1] = {"Q4_1", AQ_T_Q4_1, 32, 20, {0, 2}},
+    [AQ_L_Q4_K] = {"Q4_K", AQ_T_Q4_K, 256, 144, {0, 2}},
+    [AQ_L_Q5_K] = {"Q5_K", AQ_T_Q5_K, 256, 176, {0, 2}},
+    [AQ_L_Q6_K] = {"Q6_K", AQ_T_Q6_K, 256, 210, {208, 999}},
 };
 
 /* One row as stored: random bits, random scales of a sane size. */
@@ -74,15 +78,17 @@ typedef struct rows {
 } rows;
 static rows rows_new(const aq_isa *isa, uint32_t k)
 {
-    rows r = {get(k * 4 * AQ_TILE_ROWS), get((k + 1) * AQ_TILE_ROWS), get((k + 1) * AQ_TILE_ROWS), get(k * AQ_TILE_ROWS),
-              get((k + 1) * AQ_TILE_ROWS), {{0}}};
+    rows r = {get(k * 4 * AQ_TILE_ROWS), get((k + 1) * AQ_TILE_ROWS), get((k + 1) * AQ_TILE_ROWS),
+              get(k * AQ_TILE_ROWS),     get((k + 1) * AQ_TILE_ROWS), {{0}}};
     for (uint32_t i = 0; i < AQ_TILE_ROWS; i++) {
         float size = expf(rnd_normal());
         for (uint32_t c = 0; c < k; c++)
             r.x[i * k + c] = rnd_normal() * size;
-        r.in[i] = (aq_row_in){r.x + i * k, r.q + i * k, r.d + i * (k / 32), r.s + i * (k / 32), r.s16 + i * (k / 16)};
+        r.in[i] = (aq_row_in){r.x + i * k, r.q + i * k, r.d + i * (k / 32), r.s + i * (k / 32),
+                              r.s16 + i * (k / 16)};
         if (k % 32 == 0)
-            isa->quant(r.x + i * k, k, r.q + i * k, r.d + i * (k / 32), r.s + i * (k / 32), r.s16 + i * (k / 16));
+            isa->quant(r.x + i * k, k, r.q + i * k, r.d + i * (k / 32), r.s + i * (k / 32),
+                       r.s16 + i * (k / 16));
     }
     return r;
 }
@@ -123,15 +129,18 @@ static void test_tile(const aq_isa *isa, int l, uint32_t k)
         for (uint32_t r = 0; r < AQ_TILE; r++) {
             double sum = 0, mag = 1e-30;
             for (uint32_t c = 0; c < k; c++) {
-                double x = aq_layout_is_float(l) ? in.in[i].x[c] : (double)in.in[i].d[c / 32] * in.in[i].q[c];
+                double x = aq_layout_is_float(l) ? in.in[i].x[c]
+                                                 : (double)in.in[i].d[c / 32] * in.in[i].q[c];
                 sum += x * w[r * k + c];
                 mag += fabs(x * w[r * k + c]);
             }
             worst = fmax(worst, fabs(y[i][r] - sum) / mag);
             worst_twin = fmax(worst_twin, fabs((double)y[i][r] - twin[i][r]) / mag);
         }
-    ok(worst < tol, "%s %s k=%u: %.1e from the sum in double (below %.0e)", isa->name, kinds[l].name, k, worst, tol);
-    ok(worst_twin < tol, "%s %s k=%u: %.1e from the scalar twin (below %.0e)", isa->name, kinds[l].name, k, worst_twin, tol);
+    ok(worst < tol, "%s %s k=%u: %.1e from the sum in double (below %.0e)", isa->name,
+       kinds[l].name, k, worst, tol);
+    ok(worst_twin < tol, "%s %s k=%u: %.1e from the scalar twin (below %.0e)", isa->name,
+       kinds[l].name, k, worst_twin, tol);
 
     bool bits = true;
     for (uint32_t n = 1; n <= AQ_TILE_ROWS; n++)
@@ -181,11 +190,47 @@ static void test_extremes(const aq_isa *isa, int l)
                 worst = fmax(worst, fabs(y[0][r] - sum) / mag);
         }
     }
-    ok(worst < 1e-6, "%s %s: extreme weights and inputs, %.1e (below 1e-06)", isa->name, kinds[l].name, worst);
+    ok(worst < 1e-6, "%s %s: extreme weights and inputs, %.1e (below 1e-06)", isa->name,
+       kinds[l].name, worst);
     rows_free(&in);
     free(stored);
     free(tile);
     free(w);
+}
+
+/* Types without kernels: rows lie in a tile as stored, and come back as their type says. */
+static void test_stored(void)
+{
+    const uint32_t k = 768;
+    uint32_t n_type = 0;
+    for (uint32_t id = 0; id < 64; id++) {
+        int l = aq_layout_of(id);
+        if (l < AQ_L_STORED)
+            continue;
+        const aq_type *t = aq_type_get(id);
+        size_t n_row = (size_t)k / t->block_vals * t->block_bytes;
+        uint8_t *stored = get(n_row * AQ_TILE), *tile = get(aq_tile_bytes(l, k));
+        float *w = get(k * 4), *back = get(k * 4 * AQ_TILE);
+        for (uint32_t i = 0; i < n_row * AQ_TILE; i++)
+            stored[i] = (uint8_t)rnd();
+        for (uint32_t r = 0; r < AQ_TILE; r++)
+            aq_tile_put(l, k, r, stored + r * n_row, tile);
+        for (uint32_t r = 0; r < AQ_TILE; r++)
+            aq_tile_get(l, k, r, tile, back + r, AQ_TILE);
+        bool same = aq_tile_bytes(l, k) == n_row * AQ_TILE && aq_layout_is_float(l);
+        for (uint32_t r = 0; r < AQ_TILE; r++) {
+            t->dequant(stored + r * n_row, w, k);
+            for (uint32_t c = 0; c < k; c++)
+                same = same && !memcmp(&back[c * AQ_TILE + r], &w[c], 4);
+        }
+        ok(same, "%s: a tile of rows as stored gives back what was put in", t->name);
+        n_type++;
+        free(stored);
+        free(tile);
+        free(w);
+        free(back);
+    }
+    ok(n_type == 28 - AQ_L_N, "%u types lie as stored", n_type);
 }
 
 static void test_quant(const aq_isa *isa)
@@ -203,7 +248,8 @@ static void test_quant(const aq_isa *isa)
     aq_isa_c.quant(x, K, q2, d2, s2, t16);
     bool near = true, sums = true;
     for (int c = 0; c < K; c++)
-        near = near && fabsf(x[c] - d[c / 32] * (float)q[c]) <= 0.5001f * d[c / 32] + 1e-38f && abs(q[c]) <= 127;
+        near = near && fabsf(x[c] - d[c / 32] * (float)q[c]) <= 0.5001f * d[c / 32] + 1e-38f &&
+               abs(q[c]) <= 127;
     for (int b = 0; b < K / 16; b++) {
         int sum = 0;
         for (int c = 0; c < 16; c++)
@@ -214,7 +260,8 @@ static void test_quant(const aq_isa *isa)
         sums = sums && s[b] == d[b] * (float)(s16[2 * b] / 16 + s16[2 * b + 1] / 16);
     ok(near, "%s quant: each value within half a step", isa->name);
     ok(sums, "%s quant: the sums are those of the bytes", isa->name);
-    ok(!memcmp(q, q2, K) && !memcmp(d, d2, sizeof d) && !memcmp(s, s2, sizeof s) && !memcmp(s16, t16, sizeof s16),
+    ok(!memcmp(q, q2, K) && !memcmp(d, d2, sizeof d) && !memcmp(s, s2, sizeof s) &&
+           !memcmp(s16, t16, sizeof s16),
        "%s quant: as the scalar twin", isa->name);
     x[5] = NAN;
     x[40] = INFINITY;
@@ -222,7 +269,8 @@ static void test_quant(const aq_isa *isa)
     bool low = true;
     for (int c = 0; c < K; c++)
         low = low && abs(q[c]) <= 127;
-    ok(isnan(d[0]) && isinf(d[1]) && low, "%s quant: NaN and infinity stay visible in the scale", isa->name);
+    ok(isnan(d[0]) && isinf(d[1]) && low, "%s quant: NaN and infinity stay visible in the scale",
+       isa->name);
 }
 
 static double rel(const float *a, const float *b, size_t n)
@@ -272,13 +320,15 @@ static void test_rows(const aq_isa *isa)
     }
     float g[6] = {200, -200, 90, -90, INFINITY, -1e30f}, u[6] = {1, 1, 1, 1, 1, 1};
     isa->swiglu(g, u, 6, g);
-    ok(g[0] == 200 && fabsf(g[1]) < 1e-30f && g[2] == 90 && fabsf(g[3]) < 1e-30f && isinf(g[4]) && fabsf(g[5]) < 1e-30f,
+    ok(g[0] == 200 && fabsf(g[1]) < 1e-30f && g[2] == 90 && fabsf(g[3]) < 1e-30f && isinf(g[4]) &&
+           fabsf(g[5]) < 1e-30f,
        "%s swiglu: saturates", isa->name);
 }
 
 static void test_attention(const aq_isa *isa, bool f16, uint32_t d, uint32_t n_tok)
 {
-    float *q = get(d * 4), *o = get(d * 4), *o2 = get(d * 4), *s = get(n_tok * 4), *s2 = get(n_tok * 4);
+    float *q = get(d * 4), *o = get(d * 4), *o2 = get(d * 4), *s = get(n_tok * 4),
+          *s2 = get(n_tok * 4);
     uint8_t *kv = get((size_t)n_tok * d * 4);
     for (uint32_t i = 0; i < d; i++) {
         q[i] = rnd_normal();
@@ -295,19 +345,23 @@ static void test_attention(const aq_isa *isa, bool f16, uint32_t d, uint32_t n_t
     isa->scores(q, kv, f16, n_tok, d, 0.125f, s);
     aq_isa_c.scores(q, kv, f16, n_tok, d, 0.125f, s2);
     double e = 0;
-    for (uint32_t t = 0; t < n_tok; t++) { /* relative to the sum of magnitudes: a score may cancel to nothing */
+    for (uint32_t t = 0; t < n_tok;
+         t++) { /* relative to the sum of magnitudes: a score may cancel to nothing */
         double mag = 1e-30;
         for (uint32_t i = 0; i < d; i++) {
             size_t at = (size_t)t * d + i;
-            mag += 0.125 * fabs(q[i] * (f16 ? aq_f16_to_f32(((uint16_t *)(void *)kv)[at]) : ((float *)(void *)kv)[at]));
+            mag += 0.125 * fabs(q[i] * (f16 ? aq_f16_to_f32(((uint16_t *)(void *)kv)[at])
+                                            : ((float *)(void *)kv)[at]));
         }
         e = fmax(e, fabs((double)s[t] - s2[t]) / mag);
     }
-    ok(e < 2e-6, "%s scores %s d=%u tok=%u: %.1e (below 2e-06)", isa->name, f16 ? "f16" : "f32", d, n_tok, e);
+    ok(e < 2e-6, "%s scores %s d=%u tok=%u: %.1e (below 2e-06)", isa->name, f16 ? "f16" : "f32", d,
+       n_tok, e);
     isa->mix(s2, kv, f16, n_tok, d, 0.5f, o);
     aq_isa_c.mix(s2, kv, f16, n_tok, d, 0.5f, o2);
     e = rel(o, o2, d);
-    ok(e < 2e-6, "%s mix %s d=%u tok=%u: %.1e (below 2e-06)", isa->name, f16 ? "f16" : "f32", d, n_tok, e);
+    ok(e < 2e-6, "%s mix %s d=%u tok=%u: %.1e (below 2e-06)", isa->name, f16 ? "f16" : "f32", d,
+       n_tok, e);
     free(q);
     free(o);
     free(o2);
@@ -320,7 +374,8 @@ int main(int argc, char **argv)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    rng = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)t.tv_sec * 1000003 + (uint64_t)t.tv_nsec;
+    rng =
+        argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)t.tv_sec * 1000003 + (uint64_t)t.tv_nsec;
     rng |= 1;
     printf("# seed %llu\n", (unsigned long long)rng);
     static const char *const all[] = {"c", "avx2"};
@@ -346,6 +401,9 @@ int main(int argc, char **argv)
             test_attention(isa, f16, 20, 1);
         }
     }
-    ok(aq_layout_of(AQ_T_Q4_K) == AQ_L_Q4_K && aq_layout_of(2) == -1, "types without kernels are told apart");
+    test_stored();
+    ok(aq_layout_of(AQ_T_Q4_K) == AQ_L_Q4_K && aq_layout_of(AQ_T_Q4_0) == AQ_L_STORED + AQ_T_Q4_0 &&
+           aq_layout_of(9) == -1,
+       "types without kernels are told apart");
     return tap_done();
 }

@@ -11,7 +11,8 @@
 
 #define CHUNKS_MAX 300u
 typedef struct job {
-    uint32_t hits[CHUNKS_MAX]; /* plain memory: a chunk that two workers run is a race that TSan sees */
+    uint32_t
+        hits[CHUNKS_MAX]; /* plain memory: a chunk that two workers run is a race that TSan sees */
     _Atomic uint32_t worker_max, bad;
     uint32_t n;
 } job;
@@ -27,7 +28,8 @@ static void count_chunk(void *ctx, uint32_t chunk, uint32_t worker)
         atomic_store(&j->worker_max, worker);
 }
 
-/* n_jobs jobs of 0 … CHUNKS_MAX chunks: true when each chunk of each ran exactly once and was visible afterwards. */
+/* n_jobs jobs of 0 … CHUNKS_MAX chunks: true when each chunk of each ran exactly once and was
+ * visible afterwards. */
 static bool stress(aq_pool *p, uint32_t n_jobs, uint32_t seed)
 {
     bool good = true;
@@ -54,10 +56,12 @@ static void test_stress(void)
     for (size_t i = 0; i < AQ_LEN(n_threads); i++) {
         aq_pool *p = NULL;
         aq_err err = {0};
-        if (!ok(aq_pool_new(n_threads[i], i % 2, 0, &p, &err) == 0, "pool of %u threads: %s", n_threads[i], err.text))
+        if (!ok(aq_pool_new(n_threads[i], i % 2, 0, &p, &err) == 0, "pool of %u threads: %s",
+                n_threads[i], err.text))
             continue;
         ok(aq_pool_threads(p) == n_threads[i], "it has %u threads", n_threads[i]);
-        ok(stress(p, 4000, (uint32_t)i + 1), "every chunk of 4000 jobs once, %u threads", n_threads[i]);
+        ok(stress(p, 4000, (uint32_t)i + 1), "every chunk of 4000 jobs once, %u threads",
+           n_threads[i]);
         pthread_t t;
         void *good = NULL;
         bool started = !pthread_create(&t, NULL, other_caller, p);
@@ -89,13 +93,15 @@ static void test_idle(void)
         return;
     for (int round = 0; round < 3; round++) {
         aq_pool_run(p, pass, &n, 50);
-        /* the hang limit of the test runner is the bound: workers that never sleep would keep us here */
+        /* the hang limit of the test runner is the bound: workers that never sleep would keep us
+         * here */
         while (aq_pool_asleep(p) < 2)
             sched_yield();
     }
     ok(n == 150, "work comes through to workers that were asleep (%u)", n);
     int64_t t0 = cpu_us();
-    struct timespec quarter = {.tv_nsec = 250000000}; /* the thing measured is idle time, not a wait for something */
+    struct timespec quarter = {
+        .tv_nsec = 250000000}; /* the thing measured is idle time, not a wait for something */
     nanosleep(&quarter, NULL);
     int64_t used = cpu_us() - t0;
     printf("# an idle pool used %lld us of a core in 250000\n", (long long)used);
@@ -108,9 +114,12 @@ static void test_errors(void)
 {
     aq_pool *p = NULL;
     aq_err err = {0};
-    ok(aq_pool_new(AQ_THREADS_MAX + 1, true, 0, &p, &err) == -AQ_E_LIMIT && !p && strstr(err.text, "512"), "too many: %s", err.text);
+    ok(aq_pool_new(AQ_THREADS_MAX + 1, true, 0, &p, &err) == -AQ_E_LIMIT && !p &&
+           strstr(err.text, "512"),
+       "too many: %s", err.text);
     aq_failpoint_set("pool.thread", 2, 1);
-    ok(aq_pool_new(4, true, 0, &p, &err) == -AQ_E_NOMEM && !p, "a thread that does not start: %s", err.text);
+    ok(aq_pool_new(4, true, 0, &p, &err) == -AQ_E_NOMEM && !p, "a thread that does not start: %s",
+       err.text);
     aq_failpoint_set("pool.thread", 0, 0);
 }
 
@@ -118,18 +127,21 @@ static void test_rt(void)
 {
     aq_err err = {0};
     aq_rt *rt = NULL;
-    ok(aq_rt_new(&(aq_rt_cfg){.cpu_path = "sse9"}, &rt, &err) == -AQ_E_UNSUPPORTED && !rt && strstr(err.text, "sse9") &&
-           strstr(err.text, " c"), "unknown path: %s", err.text);
+    ok(aq_rt_new(&(aq_rt_cfg){.cpu_path = "sse9"}, &rt, &err) == -AQ_E_UNSUPPORTED && !rt &&
+           strstr(err.text, "sse9") && strstr(err.text, " c"),
+       "unknown path: %s", err.text);
     const char *last = NULL;
     for (const char *const *path = aq_cpu_paths(); *path; path++) {
         last = *path;
         rt = NULL;
-        ok(aq_rt_new(&(aq_rt_cfg){.cpu_path = *path, .n_threads = 2}, &rt, &err) == 0 && !strcmp(aq_rt_cpu_path(rt), *path) &&
-               aq_rt_threads(rt) == 2, "path %s", *path);
+        ok(aq_rt_new(&(aq_rt_cfg){.cpu_path = *path, .n_threads = 2}, &rt, &err) == 0 &&
+               !strcmp(aq_rt_cpu_path(rt), *path) && aq_rt_threads(rt) == 2,
+           "path %s", *path);
         aq_rt_free(rt);
     }
     rt = NULL;
-    ok(aq_rt_new(NULL, &rt, &err) == 0 && !strcmp(aq_rt_cpu_path(rt), last) && aq_rt_threads(rt) >= 1,
+    ok(aq_rt_new(NULL, &rt, &err) == 0 && !strcmp(aq_rt_cpu_path(rt), last) &&
+           aq_rt_threads(rt) >= 1,
        "the best path, %s, and one thread per core, %u", last, rt ? aq_rt_threads(rt) : 0);
     aq_rt_free(rt);
     aq_rt_free(NULL);
@@ -169,7 +181,8 @@ static void test_mem(void)
     put_file(a, "memory.max", "1000000\n");
     put_file(a, "memory.current", "600000\n");
     put_file(a, "memory.stat", "anon 1\ninactive_file 100000\n");
-    ok(aq_mem_free_from(info, cg, dir) == 500000, "v2: the parent's limit, its cache counted as free");
+    ok(aq_mem_free_from(info, cg, dir) == 500000,
+       "v2: the parent's limit, its cache counted as free");
     put_file(b, "memory.max", "900\n");
     ok(aq_mem_free_from(info, cg, dir) == 0, "v2: over the limit leaves nothing");
     snprintf(a, sizeof a, "%s/memory/x", dir);
@@ -182,7 +195,8 @@ static void test_mem(void)
     snprintf(a, sizeof a, "%s/memory", dir);
     put_file(a, "memory.limit_in_bytes", "60000\n");
     put_file(a, "memory.usage_in_bytes", "20000\n");
-    ok(aq_mem_free_from(info, cg, dir) == 40000, "v1 in a container: the mount itself is the group");
+    ok(aq_mem_free_from(info, cg, dir) == 40000,
+       "v1 in a container: the mount itself is the group");
     ok(aq_mem_free_bytes() > 0, "this machine has memory left");
     snprintf(cmd, sizeof cmd, "rm -r %s", dir);
     ok(system(cmd) == 0, "cleaned up");

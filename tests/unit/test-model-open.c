@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char folder[200], path[256];
@@ -25,7 +26,8 @@ static void every_kind(void)
     static const char *const archs[] = {"llama", "qwen3moe", "qwen35"}, *const types[] = {
                                                                             "F32",  "F16",  "BF16",
                                                                             "Q8_0", "Q4_1", "Q4_K",
-                                                                            "Q5_K", "Q6_K", "mix"};
+                                                                            "Q5_K", "Q6_K", "NVFP4",
+                                                                            "Q1_0", "mix"};
     for (size_t a = 0; a < AQ_LEN(archs); a++) {
         for (size_t t = 0; t < AQ_LEN(types); t++) {
             AQ_AUTO(aq_model_free)
@@ -305,8 +307,19 @@ static void weights(void)
     unlink(path);
     ok(w.read(w.self, last, 0, a, m->tensor[last].bytes, &err) == 0,
        "a file removed meanwhile is still read");
+    struct stat st;
+    const struct timespec later[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1}};
+    bad = fstat(fd, &st) || pwrite(fd, "x", 1, (off_t)m->tensor[last].off) != 1 ||
+          futimens(fd, later); /* the clock of files may be too coarse for a test */
+    ok(!bad && w.read(w.self, last, 0, a, 1, &err) == -AQ_E_IO &&
+           strstr(err.text, "test.gguf was written to while it was being loaded"),
+       "one that is written to is an error: %s", err.text);
+    const struct timespec before[2] = {{.tv_nsec = UTIME_OMIT}, st.st_mtim};
+    bad = futimens(fd, before);
+    ok(!bad && w.read(w.self, last, 0, a, 1, &err) == 0, "its time as it was: read again");
     bad = ftruncate(fd, (off_t)(m->tensor[last].off + 1));
-    ok(!bad && w.read(w.self, last, 0, a, 1, &err) == 0 &&
+    ok(!bad && w.read(w.self, last, 0, a, 1, &err) == -AQ_E_IO &&
+           strstr(err.text, "cut short while it was being loaded") &&
            w.read(w.self, last, 0, a, m->tensor[last].bytes, &err) == -AQ_E_IO &&
            strstr(err.text, "cut short while it was being loaded") && strstr(err.text, "test.gguf"),
        "one cut short is an error: %s", err.text);

@@ -133,12 +133,11 @@ static void lost(bool recurrent, int code)
     toy_model_free(m);
 }
 
-/* Completions of the old set that come after the new one is in use. The held stage's windows
- * complete while it is closed. */
+/* Completions of the old epoch that come while the new one has a window with that very id under way. */
 static void late(void)
 {
     aq_model *m = toy_model(LAYERS, VOCAB, false);
-    aq_stage *st[2], *old, *one[1];
+    aq_stage *st[2], *next[2];
     aq_engine *e = NULL;
     aq_err err = {0};
     int32_t tok[300];
@@ -150,23 +149,55 @@ static void late(void)
                          &(aq_engine_cfg){.n_ctx = 2048, .stage = st, .n_stage = 2}, &e, &err) < 0)
         printf("# %s\n", err.text);
     fill(tok, 0, 300, 1);
-    old = st[1];
     chat_start_tok(&a, e, tok, 300, 500);
     chat_wait_tok(&a, 10);
-    thread_stage_hold(old, true);
-    wait_until(thread_stage_waiting(old) == 1);
-    /* a completion by hand, as if the network had kept it: right id for the old epoch, and garbage
-     * in it */
+    thread_stage_hold(st[1], true);
+    wait_until(thread_stage_waiting(st[1]) == 1);
+    ok(make(m, next, 2, 40), "two more stages");
+    thread_stage_hold(next[1], true);
+    ok(aq_engine_set_stages(e, next, 2, &err) >= 0, "another set while a window is under way");
+    wait_until(thread_stage_waiting(next[1]) == 1);
     float x[TOY_ROW];
     toy_force(x, 7);
-    ok(make(m, one, 1, 40) && aq_engine_set_stages(e, one, 1, &err) >= 0,
-       "another set while a window is under way");
     for (uint64_t id = 1; id < 400; id++) {
-        aq_stage_done(one[0], &(aq_done){.id = id, .epoch = 1, .n_back = 1, .x = x});
-        aq_stage_done(one[0], &(aq_done){.id = id + 1000000, .epoch = 2, .n_back = 1, .x = x});
+        aq_stage_done(next[1], &(aq_done){.id = id, .epoch = 1, .n_back = 1, .x = x});
+        aq_stage_done(next[1], &(aq_done){.id = id, .epoch = 3, .n_back = 1, .x = x});
+        aq_stage_done(next[1], &(aq_done){.id = id + 1000000, .epoch = 2, .n_back = 1, .x = x});
     }
+    thread_stage_hold(next[1], false);
     ok(chat_wait(&a) && right(m, &a, tok, 300, 500),
-       "completions of the old epoch and of unknown windows are dropped");
+       "completions of another epoch and of unknown windows are dropped");
+    chat_end(&a);
+    aq_engine_free(e);
+    toy_model_free(m);
+}
+
+/* Operations that waited for a window when the stages changed: the new ones know nothing of them. */
+static void leftovers(void)
+{
+    aq_model *m = toy_model(LAYERS, VOCAB, true);
+    aq_stage *st[2];
+    aq_engine *e = NULL;
+    aq_err err = {0};
+    aq_engine_stats s;
+    int32_t tok[300];
+    chat a = {0};
+
+    toy_reset();
+    if (!make(m, st, 1, 40) ||
+        aq_engine_new_on(&toy_backend, NULL, m, NULL,
+                         &(aq_engine_cfg){.n_ctx = 2048, .stage = st, .n_stage = 1}, &e, &err) < 0)
+        printf("# %s\n", err.text);
+    fill(tok, 0, 300, 1);
+    chat_start_tok(&a, e, tok, 300, 20);
+    chat_wait(&a);
+    chat_end(&a);
+    wait_until((aq_engine_get_stats(e, &s), s.n_parked == 1));
+    ok(make(m, st, 2, 40) && aq_engine_set_stages(e, st, 2, &err) >= 0,
+       "another set after a chat's end, its last snapshot not yet sent");
+    chat_start_tok(&a, e, tok, 300, 20);
+    ok(chat_wait(&a) && right(m, &a, tok, 300, 20) && a.usage.cached_tok == 0,
+       "the same chat begins anew");
     chat_end(&a);
     aq_engine_free(e);
     toy_model_free(m);
@@ -224,6 +255,7 @@ int main(void)
     lost(true, AQ_E_GONE);
     lost(false, AQ_E_TIMEOUT);
     late();
+    leftovers();
     smaller();
     return tap_done();
 }

@@ -171,6 +171,10 @@ static void waiting(void)
     ok(chat_wait(&a) && chat_wait(&b) && chat_wait(&c), "all come to their end");
     ok(b.n_tok == 100 && b.usage.queue_us >= 0 && b.n_done == 1, "the one that waited in full");
 
+    chat_end(&a);
+    chat_end(&b);
+    chat_end(&c);
+
     /* parked chats give way */
     bool parked = wait_until((aq_engine_get_stats(e, &st), st.n_running == 0 && st.n_parked >= 1));
     ok(parked, "chats that ended hold pages (%u of 8)", st.pages_used);

@@ -60,7 +60,7 @@ static void run(chat *c, const int32_t *tok, uint32_t n, const aq_req_in *with)
 
 static bool is(const chat *c, const char *text, int32_t reason, uint32_t n_gen)
 {
-    bool good = c->text.n == strlen(text) && !memcmp(c->text.p, text, c->text.n) &&
+    bool good = c->text.n == strlen(text) && (!c->text.n || !memcmp(c->text.p, text, c->text.n)) &&
                 c->n_done == 1 && c->reason == reason && c->usage.gen_tok == n_gen;
     if (!good)
         printf("# \"%.*s\" reason %d tokens %u\n", (int)c->text.n, (const char *)c->text.p,

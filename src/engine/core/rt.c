@@ -4,7 +4,8 @@
 
 #include "rt-priv.h"
 
-/* cfg->cpu_path may end in "-f32": the same path with f32 inputs, slow, for proofs; aq_cpu_paths does not list it. */
+/* cfg->cpu_path may end in "-f32": the same path with f32 inputs, slow, for proofs; aq_cpu_paths
+ * does not list it. */
 int aq_rt_new(const aq_rt_cfg *cfg, aq_rt **ret, aq_err *err)
 {
     static const aq_rt_cfg dflt = {.pin = true};
@@ -25,7 +26,9 @@ int aq_rt_new(const aq_rt_cfg *cfg, aq_rt **ret, aq_err *err)
             if (aq_bytes_putf(&list, "%s%s", list.n ? ", " : "", *p) < 0)
                 break;
         const char *s = aq_bytes_str(&list);
-        return aq_fail(err, AQ_E_UNSUPPORTED, "CPU path '%.40s' is not there: this CPU can run %s (AQ_CPU or the setting chooses one of them)",
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "CPU path '%.40s' is not there: this CPU can run %s (AQ_CPU or the setting "
+                       "chooses one of them)",
                        path, s ? s : "c");
     }
     AQ_AUTO(aq_rt_free) aq_rt *rt = calloc(1, sizeof *rt);

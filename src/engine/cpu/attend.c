@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over pages. A piece of work is one row and one KV head with all query heads that read it. Entries are taken in blocks of
- * AQ_ATTN_TOK that begin at multiples of it, whatever the window, with a running maximum: the order of a row's sums depends on its
- * position alone. Thread: the stage's, and the pool's. */
+/* Attention over pages. A piece of work is one row and one KV head with all query heads that read
+ * it. Entries are taken in blocks of AQ_ATTN_TOK that begin at multiples of it, whatever the
+ * window, with a running maximum: the order of a row's sums depends on its position alone. Thread:
+ * the stage's, and the pool's. */
 #include <math.h>
 
 #include "product-priv.h"
@@ -16,7 +17,8 @@ typedef struct attn_job {
     float *out;
 } attn_job;
 
-static void one_head(const attn_job *j, const aq_run *run, uint32_t kv_head, uint32_t first, uint32_t end, const float *q, float *o)
+static void one_head(const attn_job *j, const aq_run *run, uint32_t kv_head, uint32_t first,
+                     uint32_t end, const float *q, float *o)
 {
     const aq_isa *isa = j->c->isa;
     const aq_kv *kv = j->kv;
@@ -24,7 +26,8 @@ static void one_head(const attn_job *j, const aq_run *run, uint32_t kv_head, uin
     float max = -INFINITY, sum = 0, s[AQ_ATTN_TOK];
     memset(o, 0, kv->d_v * sizeof *o);
     for (uint32_t t = first; t < end;) {
-        uint32_t n = AQ_MIN(end, (t / AQ_ATTN_TOK + 1) * AQ_ATTN_TOK) - t; /* within a page, since pages are whole blocks */
+        uint32_t n = AQ_MIN(end, (t / AQ_ATTN_TOK + 1) * AQ_ATTN_TOK) -
+                     t; /* within a page, since pages are whole blocks */
         uint32_t page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
         isa->scores(q, aq_kv_k(kv, page, kv_head, at), f16, n, kv->d_k, j->d->score_scale, s);
         float top = max;
@@ -54,12 +57,16 @@ static void attn_piece(void *ctx, uint32_t piece, uint32_t worker)
         one_head(j, run, kv_head, first, end, j->q + (at + h) * d->d_k, j->out + (at + h) * d->d_v);
 }
 
-void aq_cpu_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run, uint32_t n_run, const float *q, float *out)
+void aq_cpu_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run, uint32_t n_run,
+                   const float *q, float *out)
 {
     const aq_cpu *c = ctx;
     attn_job j = {.c = c, .d = d, .kv = kv, .run = run, .n_run = n_run, .q = q, .out = out};
     uint32_t rows = 0;
-    for (uint32_t r = 0; r < n_run; r++)
+    uint64_t entries = 0; /* at most; a window sees fewer */
+    for (uint32_t r = 0; r < n_run; r++) {
         rows += run[r].n;
-    aq_pool_run(c->rt->pool, attn_piece, &j, rows * d->n_kv);
+        entries += (uint64_t)run[r].n * (run[r].kv0 + run[r].n);
+    }
+    aq_cpu_share(c, attn_piece, &j, rows * d->n_kv, entries * d->n_head * (d->d_k + d->d_v));
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cpu backend: the walk's operations by the kernels of the chosen path. Matrices lie in tiles (cpu-priv.h), packed while they are
- * read, in slabs of huge pages; inputs of quantised matrices are rounded to 8 bits per 32 values. Thread: load any one, the rest the
- * stage's. */
+/* The cpu backend: the walk's operations by the kernels of the chosen path. Matrices lie in tiles
+ * (cpu-priv.h), packed while they are read, in slabs of huge pages; inputs of quantised matrices
+ * are rounded to 8 bits per 32 values. Thread: load any one, the rest the stage's. */
 #include <sys/mman.h>
 
 #include "product-priv.h"
 
 #define SLAB_BYTES ((size_t)32 << 20)
 #define HUGE_BYTES ((size_t)2 << 20)
-#define STAGE_BYTES ((size_t)1 << 20) /* rows as stored that are read at once; one row may need more */
-#define PAR_F32 16384u                /* operations on fewer values than this are not shared */
+#define STAGE_BYTES \
+    ((size_t)1 << 20)  /* rows as stored that are read at once; one row may need more */
+#define PAR_F32 16384u /* operations on fewer values than this are not shared */
 
 /* ---- memory of weights ---- */
 
@@ -20,7 +21,9 @@ static uint8_t *slab_take(aq_cpu *c, size_t n)
     if (!s || s->n - s->used < n) {
         size_t size = (AQ_MAX(n, SLAB_BYTES) + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
         s = calloc(1, sizeof *s);
-        uint8_t *p = s ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+        uint8_t *p =
+            s ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+              : MAP_FAILED;
         if (p == MAP_FAILED) {
             free(s);
             return NULL;
@@ -104,10 +107,14 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     c->rt = rt;
     c->isa = rt->isa;
     uint64_t wide = 1;
-    for (uint32_t i = 0; i < m->n_tensor; i++)
+    bool decode = rt->f32_acts;
+    for (uint32_t i = 0; i < m->n_tensor; i++) {
         wide = AQ_MAX(wide, m->tensor[i].ne[0]);
+        decode = decode || aq_layout_of(m->tensor[i].type->id) >= AQ_L_STORED;
+    }
     if (wide > 1u << 22)
-        return aq_fail(err, AQ_E_LIMIT, "rows of %llu values are too long (at most %u)", (unsigned long long)wide, 1u << 22);
+        return aq_fail(err, AQ_E_LIMIT, "rows of %llu values are too long (at most %u)",
+                       (unsigned long long)wide, 1u << 22);
     c->wide = (uint32_t)wide;
     for (uint32_t l = 0; l < m->info.n_layer + m->info.n_draft; l++) {
         const aq_layer *d = &m->layer[l];
@@ -119,9 +126,9 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     }
     c->first = calloc(c->n_exp + 1, sizeof *c->first);
     c->active = calloc(c->n_exp + 1, sizeof *c->active);
-    if (rt->f32_acts)
+    if (decode)
         c->tile_f32 = malloc((size_t)aq_rt_threads(rt) * c->wide * AQ_TILE * sizeof *c->tile_f32);
-    if (!c->first || !c->active || (rt->f32_acts && !c->tile_f32))
+    if (!c->first || !c->active || (decode && !c->tile_f32))
         return aq_fail(err, AQ_E_NOMEM, "cpu backend: out of memory");
     int rc = aq_cpu_reserve(c, 8, err);
     if (rc < 0)
@@ -137,20 +144,26 @@ static int cpu_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err
     aq_cpu *c = ctx;
     int l = aq_layout_of(m->type->id);
     if (l < 0)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "storage type %s is not supported by the cpu backend", m->type->name);
+        return aq_fail(err, AQ_E_UNSUPPORTED, "storage type %s is not supported by the cpu backend",
+                       m->type->name);
     if (m->cols % m->type->block_vals)
-        return aq_fail(err, AQ_E_FORMAT, "rows of %u values are no whole blocks of %s", m->cols, m->type->name);
-    size_t row = (size_t)(m->cols / m->type->block_vals) * m->type->block_bytes, tile = aq_tile_bytes(l, m->cols);
-    uint32_t batch = (uint32_t)AQ_MAX(STAGE_BYTES / (row * AQ_TILE), 1u) * AQ_TILE; /* rows, whole tiles */
+        return aq_fail(err, AQ_E_FORMAT, "rows of %u values are no whole blocks of %s", m->cols,
+                       m->type->name);
+    size_t row = (size_t)(m->cols / m->type->block_vals) * m->type->block_bytes,
+           tile = aq_tile_bytes(l, m->cols);
+    uint32_t batch =
+        (uint32_t)AQ_MAX(STAGE_BYTES / (row * AQ_TILE), 1u) * AQ_TILE; /* rows, whole tiles */
     m->bytes = aq_mat_tiles_bytes(m) * m->n_mat;
     AQ_AUTOFREE uint8_t *stage = malloc((size_t)AQ_MIN(batch, m->rows) * row);
-    uint8_t *data = stage ? slab_take(c, m->bytes) : NULL; /* zeroed: rows that pad the last tile stay so */
+    uint8_t *data =
+        stage ? slab_take(c, m->bytes) : NULL; /* zeroed: rows that pad the last tile stay so */
     if (!data)
         return aq_fail(err, AQ_E_NOMEM, "%zu bytes of weights: out of memory", m->bytes);
     for (uint32_t e = 0; e < m->n_mat; e++)
         for (uint32_t r0 = 0; r0 < m->rows; r0 += batch) {
             uint32_t n = AQ_MIN(batch, m->rows - r0);
-            int rc = aq_mat_read(src, (((uint64_t)m->e0 + e) * m->rows + r0) * row, stage, n * row, err);
+            int rc =
+                aq_mat_read(src, (((uint64_t)m->e0 + e) * m->rows + r0) * row, stage, n * row, err);
             if (rc < 0)
                 return rc;
             uint8_t *t = data + e * aq_mat_tiles_bytes(m) + r0 / AQ_TILE * tile;
@@ -169,7 +182,8 @@ static void cpu_mat_drop(void *ctx, aq_mat *m)
 static void cpu_mat_row(void *ctx, const aq_mat *m, uint32_t row, float *y)
 {
     int l = aq_layout_of(m->type->id);
-    aq_tile_get(l, m->cols, row % AQ_TILE, (const uint8_t *)m->data + row / AQ_TILE * aq_tile_bytes(l, m->cols), y, 1);
+    aq_tile_get(l, m->cols, row % AQ_TILE,
+                (const uint8_t *)m->data + row / AQ_TILE * aq_tile_bytes(l, m->cols), y, 1);
 }
 
 /* ---- rows ---- */
@@ -188,10 +202,18 @@ static void norm_piece(void *ctx, uint32_t piece, uint32_t worker)
         j->isa->norm(j->x + (size_t)i * j->dim, j->w, j->dim, j->eps, j->y + (size_t)i * j->dim);
 }
 
-static void cpu_norm(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps, float *y)
+static void cpu_norm(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps,
+                     float *y)
 {
     const aq_cpu *c = ctx;
-    norm_job j = {.isa = c->isa, .x = x, .w = w, .n = n, .dim = dim, .eps = eps, .y = y, .per = AQ_MAX(PAR_F32 / dim, 1u)};
+    norm_job j = {.isa = c->isa,
+                  .x = x,
+                  .w = w,
+                  .n = n,
+                  .dim = dim,
+                  .eps = eps,
+                  .y = y,
+                  .per = AQ_MAX(PAR_F32 / dim, 1u)};
     aq_pool_run(c->rt->pool, norm_piece, &j, (n + j.per - 1) / j.per);
 }
 
@@ -216,7 +238,8 @@ static void cpu_swiglu(void *ctx, const float *gate, const float *up, size_t n, 
     aq_pool_run(c->rt->pool, glu_piece, &j, (uint32_t)((n + PAR_F32 - 1) / PAR_F32));
 }
 
-static void cpu_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n_run, const float *k, const float *v)
+static void cpu_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n_run,
+                       const float *k, const float *v)
 {
     const aq_cpu *c = ctx;
     if (kv->type != AQ_KV_F16) {
@@ -228,8 +251,10 @@ static void cpu_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n
             uint32_t t = run->kv0 + i, page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
             size_t row = (size_t)run->row0 + i;
             for (uint32_t h = 0; h < kv->n_kv; h++) {
-                c->isa->to_f16(k + (row * kv->n_kv + h) * kv->d_k, kv->d_k, aq_kv_k(kv, page, h, at));
-                c->isa->to_f16(v + (row * kv->n_kv + h) * kv->d_v, kv->d_v, aq_kv_v(kv, page, h, at));
+                c->isa->to_f16(k + (row * kv->n_kv + h) * kv->d_k, kv->d_k,
+                               aq_kv_k(kv, page, h, at));
+                c->isa->to_f16(v + (row * kv->n_kv + h) * kv->d_v, kv->d_v,
+                               aq_kv_v(kv, page, h, at));
             }
         }
 }
@@ -252,8 +277,8 @@ static const aq_blocks cpu_blocks = {
     .delta = aq_scalar_delta,
 };
 
-static int cpu_load(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place, uint32_t l0, uint32_t l1, aq_progress *p,
-                    void **ret_w, aq_err *err)
+static int cpu_load(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place,
+                    uint32_t l0, uint32_t l1, aq_progress *p, void **ret_w, aq_err *err)
 {
     return aq_net_load(&cpu_blocks, rt, m, src, place, l0, l1, p, ret_w, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this CPU can do (CPUID and XGETBV: a feature counts only if the system saves its registers), and which CPUs this process may
- * use, physical cores first (sched_getaffinity and sysfs). Any thread. */
+/* What this CPU can do (CPUID and XGETBV: a feature counts only if the system saves its registers),
+ * and which CPUs this process may use, physical cores first (sched_getaffinity and sysfs). Any
+ * thread. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -23,9 +24,11 @@ static uint64_t xcr0(void)
 
 static bool have_avx2(void)
 {
-    const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29, avx2 = 1u << 5;
+    const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29,
+                   avx2 = 1u << 5;
     uint32_t a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & (fma | osxsave | avx | f16c)) != (fma | osxsave | avx | f16c))
+    if (!__get_cpuid(1, &a, &b, &c, &d) ||
+        (c & (fma | osxsave | avx | f16c)) != (fma | osxsave | avx | f16c))
         return false;
     if ((xcr0() & 6) != 6) /* SSE and AVX registers are saved */
         return false;
@@ -59,7 +62,7 @@ const aq_isa *aq_isa_find(const char *name)
 
 const char *const *aq_cpu_paths(void)
 {
-    /* one constant list per number of paths that this CPU has: each set includes the ones before it */
+    /* one list per number of paths that this CPU has: each set includes the ones before */
     static const char *const list[N_PATH][N_PATH + 1] = {{"c", NULL}, {"c", "avx2", NULL}};
     const aq_isa *k[N_PATH];
     return list[isas(k) - 1];

@@ -1,39 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The path "avx2": AVX2, FMA and F16C. Compiled with its own flags; nothing outside this file may call into it unless CPUID has said
- * so, and it defines no inline function that another file could pick up. Any thread.
+/* The path "avx2": AVX2, FMA and F16C. Compiled with its own flags; nothing outside this file may
+ * call into it unless CPUID has said so, and it defines no inline function that another file could
+ * pick up. Any thread.
  *
- * An integer tile kernel, per block of 32 columns and input row: quads of unsigned weights × signed input bytes (maddubs: sums of 2 in
- * 16 bits), added up, then sums of 4 in 32 bits, one lane per weight row; then one float step per lane. 16 bits hold what they must:
- * 4-bit weights  15 × 127 × 2 × 8 quads = 30,480;  5-bit  31 × 127 × 2 × 4 quads = 31,496;  6-bit  63 × 127 × 2 × 2 quads = 32,004;  8-bit  128 × 127 × 2 = 32,512. */
+ * An integer tile kernel, per block of 32 columns and input row: quads of unsigned weights × signed
+ * input bytes (maddubs: sums of 2 in 16 bits), added up, then sums of 4 in 32 bits, one lane per
+ * weight row; then one float step per lane. 16 bits hold what they must:
+ *   4-bit weights  15 × 127 × 2 × 8 quads = 30,480      5-bit  31 × 127 × 2 × 4 quads = 31,496
+ *   6-bit          63 × 127 × 2 × 2 quads = 32,004      8-bit  128 × 127 × 2 = 32,512 */
 #include <immintrin.h>
 #include <math.h>
 
 #include "cpu-priv.h"
 
+/* A loop that is always unrolled: arrays that it indexes can stay in registers. */
 #if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
+#define EACH(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
 #else
-#define UNROLL _Pragma("GCC unroll 8")
+#define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
 /* One function per number of rows, so that the sums of each stay in registers. */
-#define TILE_FN(name)                                                                                                              \
-    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])                       \
-    {                                                                                                                              \
-        switch (n) {                                                                                                               \
-        case 1:                                                                                                                    \
-            name##_n(tile, k, row, 1, y);                                                                                          \
-            break;                                                                                                                 \
-        case 2:                                                                                                                    \
-            name##_n(tile, k, row, 2, y);                                                                                          \
-            break;                                                                                                                 \
-        case 3:                                                                                                                    \
-            name##_n(tile, k, row, 3, y);                                                                                          \
-            break;                                                                                                                 \
-        default:                                                                                                                   \
-            name##_n(tile, k, row, 4, y);                                                                                          \
-        }                                                                                                                          \
+#define TILE_FN(name)                                                                   \
+    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, \
+                     float(*y)[AQ_TILE])                                                \
+    {                                                                                   \
+        switch (n) {                                                                    \
+        case 1:                                                                         \
+            name##_n(tile, k, row, 1, y);                                               \
+            break;                                                                      \
+        case 2:                                                                         \
+            name##_n(tile, k, row, 2, y);                                               \
+            break;                                                                      \
+        case 3:                                                                         \
+            name##_n(tile, k, row, 3, y);                                               \
+            break;                                                                      \
+        default:                                                                        \
+            name##_n(tile, k, row, 4, y);                                               \
+        }                                                                               \
     }
 
 INLINE __m256i load(const void *p)
@@ -73,36 +78,39 @@ INLINE __m256 weight(int layout, const uint8_t *tile, size_t c)
 }
 
 /* Column c goes to chain c mod 4; two rows at a time fill the registers. */
-INLINE void tile_float_n(int layout, const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
+INLINE void tile_float_n(int layout, const uint8_t *tile, uint32_t k, const aq_row_in *row,
+                         const int n, float (*y)[AQ_TILE])
 {
     __m256 sum[2][4];
-    UNROLL for (int i = 0; i < n; i++)
-        UNROLL for (int j = 0; j < 4; j++)
+    EACH (i, n)
+        EACH (j, 4)
             sum[i][j] = _mm256_setzero_ps();
     uint32_t c = 0;
     for (; c + 4 <= k; c += 4)
-        UNROLL for (uint32_t j = 0; j < 4; j++) {
+        EACH (j, 4) {
             __m256 w = weight(layout, tile, c + j);
-            UNROLL for (int i = 0; i < n; i++)
+            EACH (i, n)
                 sum[i][j] = _mm256_fmadd_ps(_mm256_set1_ps(row[i].x[c + j]), w, sum[i][j]);
         }
-    UNROLL for (uint32_t j = 0; j < 3; j++)
+    EACH (j, 3)
         if (c + j < k) {
             __m256 w = weight(layout, tile, c + j);
-            UNROLL for (int i = 0; i < n; i++)
+            EACH (i, n)
                 sum[i][j] = _mm256_fmadd_ps(_mm256_set1_ps(row[i].x[c + j]), w, sum[i][j]);
         }
-    UNROLL for (int i = 0; i < n; i++)
-        _mm256_storeu_ps(y[i], _mm256_add_ps(_mm256_add_ps(sum[i][0], sum[i][1]), _mm256_add_ps(sum[i][2], sum[i][3])));
+    EACH (i, n)
+        _mm256_storeu_ps(y[i], _mm256_add_ps(_mm256_add_ps(sum[i][0], sum[i][1]),
+                                             _mm256_add_ps(sum[i][2], sum[i][3])));
 }
 
-#define FLOAT_TILE(name, layout)                                                                                                   \
-    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])                       \
-    {                                                                                                                              \
-        for (; n >= 2; n -= 2, row += 2, y += 2)                                                                                   \
-            tile_float_n(layout, tile, k, row, 2, y);                                                                              \
-        if (n)                                                                                                                     \
-            tile_float_n(layout, tile, k, row, 1, y);                                                                              \
+#define FLOAT_TILE(name, layout)                                                        \
+    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, \
+                     float(*y)[AQ_TILE])                                                \
+    {                                                                                   \
+        for (; n >= 2; n -= 2, row += 2, y += 2)                                        \
+            tile_float_n(layout, tile, k, row, 2, y);                                   \
+        if (n)                                                                          \
+            tile_float_n(layout, tile, k, row, 1, y);                                   \
     }
 FLOAT_TILE(tile_f32, AQ_L_F32)
 FLOAT_TILE(tile_f16, AQ_L_F16)
@@ -116,58 +124,62 @@ INLINE __m256 add_block(__m256 acc, __m256i isum, __m256 dw, float da)
     return _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum), _mm256_mul_ps(dw, _mm256_set1_ps(da)), acc);
 }
 
-INLINE void tile_q8_0_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
+INLINE void tile_q8_0_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_TILE])
 {
     const __m256i one = _mm256_set1_epi16(1);
     __m256 acc[4];
-    UNROLL for (int i = 0; i < n; i++)
+    EACH (i, n)
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 32; b++, tile += 34 * AQ_TILE) {
         __m256i sum[4];
-        UNROLL for (int i = 0; i < n; i++)
+        EACH (i, n)
             sum[i] = _mm256_setzero_si256();
-        UNROLL for (int j = 0; j < 8; j++) {
+        EACH (j, 8) {
             __m256i w = load(tile + 16 + 32 * j), mag = _mm256_abs_epi8(w);
-            UNROLL for (int i = 0; i < n; i++) {
-                __m256i p = _mm256_maddubs_epi16(mag, _mm256_sign_epi8(quad(row[i].q + 32 * b + 4 * j), w));
+            EACH (i, n) {
+                __m256i p =
+                    _mm256_maddubs_epi16(mag, _mm256_sign_epi8(quad(row[i].q + 32 * b + 4 * j), w));
                 sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(p, one));
             }
         }
         __m256 d = load_f16(tile);
-        UNROLL for (int i = 0; i < n; i++)
+        EACH (i, n)
             acc[i] = add_block(acc[i], sum[i], d, row[i].d[b]);
     }
-    UNROLL for (int i = 0; i < n; i++)
+    EACH (i, n)
         _mm256_storeu_ps(y[i], acc[i]);
 }
 TILE_FN(tile_q8_0)
 
-INLINE void tile_q4_1_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
+INLINE void tile_q4_1_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_TILE])
 {
     const __m256i one = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15);
     __m256 acc[4];
-    UNROLL for (int i = 0; i < n; i++)
+    EACH (i, n)
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 32; b++, tile += 20 * AQ_TILE) {
         __m256i sum[4];
-        UNROLL for (int i = 0; i < n; i++)
+        EACH (i, n)
             sum[i] = _mm256_setzero_si256();
-        UNROLL for (int j = 0; j < 4; j++) {
+        EACH (j, 4) {
             __m256i w = load(tile + 32 + 32 * j);
-            __m256i lo = _mm256_and_si256(w, low), hi = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
-            UNROLL for (int i = 0; i < n; i++) {
+            __m256i lo = _mm256_and_si256(w, low),
+                    hi = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
+            EACH (i, n) {
                 const int8_t *q = row[i].q + 32 * b + 4 * j;
                 sum[i] = _mm256_add_epi16(sum[i], _mm256_maddubs_epi16(lo, quad(q)));
                 sum[i] = _mm256_add_epi16(sum[i], _mm256_maddubs_epi16(hi, quad(q + 16)));
             }
         }
         __m256 d = load_f16(tile), m = load_f16(tile + 16);
-        UNROLL for (int i = 0; i < n; i++) {
+        EACH (i, n) {
             acc[i] = add_block(acc[i], _mm256_madd_epi16(sum[i], one), d, row[i].d[b]);
             acc[i] = _mm256_fmadd_ps(m, _mm256_set1_ps(row[i].s[b]), acc[i]);
         }
     }
-    UNROLL for (int i = 0; i < n; i++)
+    EACH (i, n)
         _mm256_storeu_ps(y[i], acc[i]);
 }
 TILE_FN(tile_q4_1)
@@ -185,13 +197,16 @@ INLINE __m256 bytes_to_ps(uint64_t v)
 }
 
 /* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
-INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
+INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row,
+                     const int n, float (*y)[AQ_TILE])
 {
-    const uint64_t six = 0x3f3f3f3f3f3f3f3full, four = 0x0f0f0f0f0f0f0f0full, two = 0x3030303030303030ull;
-    const __m256i one = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15), bit4 = _mm256_set1_epi8(16);
+    const uint64_t six = 0x3f3f3f3f3f3f3f3full, four = 0x0f0f0f0f0f0f0f0full,
+                   two = 0x3030303030303030ull;
+    const __m256i one = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15),
+                  bit4 = _mm256_set1_epi8(16);
     const uint32_t nibbles = five ? 384 : 128;
     __m256 acc[4];
-    UNROLL for (int i = 0; i < n; i++)
+    EACH (i, n)
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 256; b++, tile += nibbles + 1024) {
         const __m256 d = load_f16(tile), dmin = load_f16(tile + 16);
@@ -199,7 +214,7 @@ INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_
         for (uint32_t g = 0; g < 4; g++) {
             /* scale and min of sub-blocks 2g and 2g + 1, 8 rows in a word */
             uint64_t sc[2], mn[2];
-            UNROLL for (uint32_t h = 0; h < 2; h++) {
+            EACH (h, 2) {
                 uint32_t j = 2 * g + h;
                 if (g < 2) {
                     sc[h] = word(s + 8 * j) & six;
@@ -211,31 +226,35 @@ INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_
             }
             const __m128i sh = _mm_cvtsi32_si128((int)(2 * g));
             __m256i sum[2][4], half[2][4]; /* half: five bits fill 16 after 4 quads */
-            UNROLL for (int i = 0; i < n; i++)
+            EACH (i, n)
                 sum[0][i] = sum[1][i] = _mm256_setzero_si256();
-            UNROLL for (int j = 0; j < 8; j++) {
+            EACH (j, 8) {
                 __m256i w = load(tile + nibbles + 256 * g + 32 * j);
-                __m256i lo = _mm256_and_si256(w, low), hi = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
+                __m256i lo = _mm256_and_si256(w, low),
+                        hi = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
                 if (five) {
-                    __m256i h = _mm256_srl_epi16(load(tile + 128 + 32 * j), sh); /* this group's are bits 0 and 1 of each byte */
+                    __m256i h =
+                        _mm256_srl_epi16(load(tile + 128 + 32 * j),
+                                         sh); /* this group's are bits 0 and 1 of each byte */
                     lo = _mm256_or_si256(lo, _mm256_and_si256(_mm256_slli_epi16(h, 4), bit4));
                     hi = _mm256_or_si256(hi, _mm256_and_si256(_mm256_slli_epi16(h, 3), bit4));
                     if (j == 4)
-                        UNROLL for (int i = 0; i < n; i++)
-                            UNROLL for (int t = 0; t < 2; t++) {
+                        EACH (i, n)
+                            EACH (t, 2) {
                                 half[t][i] = _mm256_madd_epi16(sum[t][i], one);
                                 sum[t][i] = _mm256_setzero_si256();
                             }
                 }
-                UNROLL for (int i = 0; i < n; i++) {
+                EACH (i, n) {
                     const int8_t *q = row[i].q + 256 * b + 64 * g + 4 * j;
                     sum[0][i] = _mm256_add_epi16(sum[0][i], _mm256_maddubs_epi16(lo, quad(q)));
                     sum[1][i] = _mm256_add_epi16(sum[1][i], _mm256_maddubs_epi16(hi, quad(q + 32)));
                 }
             }
-            UNROLL for (int h = 0; h < 2; h++) {
-                __m256 ds = _mm256_mul_ps(d, bytes_to_ps(sc[h])), dm = _mm256_mul_ps(dmin, bytes_to_ps(mn[h]));
-                UNROLL for (int i = 0; i < n; i++) {
+            EACH (h, 2) {
+                __m256 ds = _mm256_mul_ps(d, bytes_to_ps(sc[h])),
+                       dm = _mm256_mul_ps(dmin, bytes_to_ps(mn[h]));
+                EACH (i, n) {
                     uint32_t at = 8 * b + 2 * g + (uint32_t)h;
                     __m256i all = _mm256_madd_epi16(sum[h][i], one);
                     if (five)
@@ -246,66 +265,78 @@ INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_
             }
         }
     }
-    UNROLL for (int i = 0; i < n; i++)
+    EACH (i, n)
         _mm256_storeu_ps(y[i], acc[i]);
 }
 
-INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
+INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_TILE])
 {
     tile_k_n(false, tile, k, row, n, y);
 }
 TILE_FN(tile_q4_k)
 
-INLINE void tile_q5_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
+INLINE void tile_q5_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_TILE])
 {
     tile_k_n(true, tile, k, row, n, y);
 }
 TILE_FN(tile_q5_k)
 
-/* Σ scale × (w - 32) × q over 16 columns is scale × Σ w q, less 2 × scale × (16 Σ q): both fit multiplications of 16-bit pairs. */
-INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n, float (*y)[AQ_TILE])
+/* Σ scale × (w - 32) × q over 16 columns is scale × Σ w q, less 2 × scale × (16 Σ q): both fit
+ * multiplications of 16-bit pairs. */
+INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_TILE])
 {
     const __m256i low = _mm256_set1_epi8(15), high = _mm256_set1_epi8(0x30);
     __m256 acc[4];
-    UNROLL for (int i = 0; i < n; i++)
+    EACH (i, n)
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 256; b++, tile += 210 * AQ_TILE) {
         const __m256 d = load_f16(tile);
         for (uint32_t j = 0; j < 8; j++) {
-            const uint8_t *lo = tile + 144 + j / 4 * 512 + j % 2 * 256, *hi = tile + 1168 + j / 4 * 256;
+            const uint8_t *lo = tile + 144 + j / 4 * 512 + j % 2 * 256,
+                          *hi = tile + 1168 + j / 4 * 256;
             const __m128i sh_lo = _mm_cvtsi32_si128((int)(j % 4 / 2 * 4));
             const int up = 4 - 2 * (int)(j % 4); /* brings this part's 2 bits to bits 4 and 5 */
-            const __m128i sh_up = _mm_cvtsi32_si128(AQ_MAX(up, 0)), sh_down = _mm_cvtsi32_si128(AQ_MAX(-up, 0));
+            const __m128i sh_up = _mm_cvtsi32_si128(AQ_MAX(up, 0)),
+                          sh_down = _mm_cvtsi32_si128(AQ_MAX(-up, 0));
             __m256i sum[4];
-            UNROLL for (int i = 0; i < n; i++)
+            EACH (i, n)
                 sum[i] = _mm256_setzero_si256();
-            UNROLL for (int half = 0; half < 2; half++) {
-                __m256i sc = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(tile + 16 + (2 * j + (uint32_t)half) * AQ_TILE)));
-                sc = _mm256_blend_epi16(sc, _mm256_slli_epi32(sc, 16), 0xaa); /* the scale in both halves of a lane */
-                UNROLL for (int i = 0; i < n; i++) {
+            EACH (half, 2) {
+                __m256i sc = _mm256_cvtepi8_epi32(_mm_loadl_epi64(
+                    (const void *)(tile + 16 + (2 * j + (uint32_t)half) * AQ_TILE)));
+                sc = _mm256_blend_epi16(sc, _mm256_slli_epi32(sc, 16),
+                                        0xaa); /* the scale in both halves of a lane */
+                EACH (i, n) {
                     __m256i off = _mm256_set1_epi16(row[i].s16[16 * b + 2 * j + (uint32_t)half]);
                     sum[i] = _mm256_sub_epi32(sum[i], _mm256_madd_epi16(sc, off));
                 }
-                UNROLL for (int two = 0; two < 2; two++) {
+                EACH (two, 2) {
                     __m256i w[2];
-                    UNROLL for (int t = 0; t < 2; t++) {
+                    EACH (t, 2) {
                         int at = 32 * (4 * half + 2 * two + t);
                         __m256i l = _mm256_and_si256(_mm256_srl_epi16(load(lo + at), sh_lo), low);
-                        __m256i h = _mm256_and_si256(_mm256_srl_epi16(_mm256_sll_epi16(load(hi + at), sh_up), sh_down), high);
+                        __m256i h = _mm256_and_si256(
+                            _mm256_srl_epi16(_mm256_sll_epi16(load(hi + at), sh_up), sh_down),
+                            high);
                         w[t] = _mm256_or_si256(l, h);
                     }
-                    UNROLL for (int i = 0; i < n; i++) {
-                        const int8_t *q = row[i].q + 256 * b + 32 * j + 16 * (uint32_t)half + 8 * (uint32_t)two;
-                        __m256i p = _mm256_add_epi16(_mm256_maddubs_epi16(w[0], quad(q)), _mm256_maddubs_epi16(w[1], quad(q + 4)));
+                    EACH (i, n) {
+                        const int8_t *q =
+                            row[i].q + 256 * b + 32 * j + 16 * (uint32_t)half + 8 * (uint32_t)two;
+                        __m256i p = _mm256_add_epi16(_mm256_maddubs_epi16(w[0], quad(q)),
+                                                     _mm256_maddubs_epi16(w[1], quad(q + 4)));
                         sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(p, sc));
                     }
                 }
             }
-            UNROLL for (int i = 0; i < n; i++)
+            EACH (i, n)
                 acc[i] = add_block(acc[i], sum[i], d, row[i].d[8 * b + j]);
         }
     }
-    UNROLL for (int i = 0; i < n; i++)
+    EACH (i, n)
         _mm256_storeu_ps(y[i], acc[i]);
 }
 TILE_FN(tile_q6_k)
@@ -314,26 +345,31 @@ TILE_FN(tile_q6_k)
 
 static void quant(const float *x, uint32_t k, int8_t *q, float *d, float *s, int16_t *s16)
 {
-    const __m256i abs = _mm256_set1_epi32(0x7fffffff), order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i abs = _mm256_set1_epi32(0x7fffffff),
+                  order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     const __m256i lowest = _mm256_set1_epi8(-127);
     for (uint32_t b = 0; b < k / 32; b++, x += 32, q += 32, s16 += 2) {
         __m256 v[4];
         __m256i m = _mm256_setzero_si256();
-        UNROLL for (int i = 0; i < 4; i++) {
+        EACH (i, 4) {
             v[i] = _mm256_loadu_ps(x + 8 * i);
-            m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(v[i]), abs)); /* as bits: see the path "c" */
+            m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(v[i]),
+                                                     abs)); /* as bits: see the path "c" */
         }
         __m128i m4 = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
         m4 = _mm_max_epi32(m4, _mm_shuffle_epi32(m4, 0x4e));
         m4 = _mm_max_epi32(m4, _mm_shuffle_epi32(m4, 0xb1));
         float max = _mm_cvtss_f32(_mm_castsi128_ps(m4)), inv = max >= 0x1p-100f ? 127 / max : 0;
         __m256i n[4];
-        UNROLL for (int i = 0; i < 4; i++)
+        EACH (i, 4)
             n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inv)));
-        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
-        bytes = _mm256_max_epi8(_mm256_permutevar8x32_epi32(bytes, order), lowest); /* NaN became the lowest: keep |q| <= 127 */
+        __m256i bytes =
+            _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
+        bytes = _mm256_max_epi8(_mm256_permutevar8x32_epi32(bytes, order),
+                                lowest); /* NaN became the lowest: keep |q| <= 127 */
         _mm256_storeu_si256((void *)q, bytes);
-        __m256i sums = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
+        __m256i sums = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes),
+                                         _mm256_set1_epi16(1));
         sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0x4e));
         sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0xb1));
         int32_t s0 = _mm256_extract_epi32(sums, 0), s1 = _mm256_extract_epi32(sums, 4);
@@ -349,7 +385,7 @@ static void norm(const float *x, const float *w, uint32_t dim, float eps, float 
     __m256 a[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     uint32_t i = 0;
     for (; i + 16 <= dim; i += 16)
-        UNROLL for (int j = 0; j < 2; j++) {
+        EACH (j, 2) {
             __m256 v = _mm256_loadu_ps(x + i + 8 * j);
             a[j] = _mm256_fmadd_ps(v, v, a[j]);
         }
@@ -358,23 +394,30 @@ static void norm(const float *x, const float *w, uint32_t dim, float eps, float 
         sum += x[i] * x[i];
     float inv = 1 / sqrtf(sum / (float)dim + eps);
     for (i = 0; i + 8 <= dim; i += 8)
-        _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inv)), _mm256_loadu_ps(w + i)));
+        _mm256_storeu_ps(y + i,
+                         _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inv)),
+                                       _mm256_loadu_ps(w + i)));
     for (; i < dim; i++)
         y[i] = x[i] * inv * w[i];
 }
 
-/* e^x to about 1e-7 relative: 2^n e^r with r in ± ln 2 / 2, Taylor's terms up to r^7. Below -87 it is 0, above 88 infinity. */
+/* e^x to about 1e-7 relative: 2^n e^r with r in ± ln 2 / 2, Taylor's terms up to r^7. Below -87 it
+ * is 0, above 88 infinity. */
 INLINE __m256 exp8(__m256 x)
 {
     const float c[] = {1.f / 5040, 1.f / 720, 1.f / 120, 1.f / 24, 1.f / 6, .5f, 1, 1};
-    __m256 under = _mm256_cmp_ps(x, _mm256_set1_ps(-87), _CMP_LT_OQ), over = _mm256_cmp_ps(x, _mm256_set1_ps(88), _CMP_GT_OQ);
-    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x); /* ln 2 in two parts, the first exact times n */
+    __m256 under = _mm256_cmp_ps(x, _mm256_set1_ps(-87), _CMP_LT_OQ),
+           over = _mm256_cmp_ps(x, _mm256_set1_ps(88), _CMP_GT_OQ);
+    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)),
+                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f),
+                                x); /* ln 2 in two parts, the first exact times n */
     r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
     __m256 p = _mm256_set1_ps(c[0]);
-    UNROLL for (int i = 1; i < 8; i++)
-        p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(c[i]));
-    __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    EACH (i, 7)
+        p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(c[i + 1]));
+    __m256i e =
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     p = _mm256_mul_ps(p, _mm256_castsi256_ps(e));
     p = _mm256_andnot_ps(under, p);
     return _mm256_blendv_ps(p, _mm256_set1_ps(INFINITY), over);
@@ -405,7 +448,8 @@ static void to_f16(const float *x, size_t n, uint16_t *y)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((void *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((void *)(y + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
     for (; i < n; i++)
         y[i] = (uint16_t)_cvtss_sh(x[i], _MM_FROUND_TO_NEAREST_INT);
 }
@@ -422,15 +466,17 @@ INLINE float kv1(const void *p, bool f16, size_t i)
     return f16 ? _cvtsh_ss(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
-INLINE void scores_of(const float *q, const void *k, const bool f16, uint32_t n_tok, uint32_t d, float scale, float *s)
+INLINE void scores_of(const float *q, const void *k, const bool f16, uint32_t n_tok, uint32_t d,
+                      float scale, float *s)
 {
     for (uint32_t t = 0; t < n_tok; t++) {
         size_t at = (size_t)t * d;
         __m256 a[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
         uint32_t i = 0;
         for (; i + 16 <= d; i += 16)
-            UNROLL for (uint32_t j = 0; j < 2; j++)
-                a[j] = _mm256_fmadd_ps(_mm256_loadu_ps(q + i + 8 * j), kv8(k, f16, at + i + 8 * j), a[j]);
+            EACH (j, 2)
+                a[j] = _mm256_fmadd_ps(_mm256_loadu_ps(q + i + 8 * j), kv8(k, f16, at + i + 8 * j),
+                                       a[j]);
         float sum = hsum(_mm256_add_ps(a[0], a[1]));
         for (; i < d; i++)
             sum += q[i] * kv1(k, f16, at + i);
@@ -438,7 +484,8 @@ INLINE void scores_of(const float *q, const void *k, const bool f16, uint32_t n_
     }
 }
 
-static void scores(const float *q, const void *k, bool f16, uint32_t n_tok, uint32_t d, float scale, float *s)
+static void scores(const float *q, const void *k, bool f16, uint32_t n_tok, uint32_t d, float scale,
+                   float *s)
 {
     if (f16)
         scores_of(q, k, true, n_tok, d, scale, s);
@@ -467,20 +514,21 @@ static float exps(float *s, uint32_t n, float max)
     return total;
 }
 
-INLINE void mix_of(const float *p, const void *v, const bool f16, uint32_t n_tok, uint32_t d, float c, float *o)
+INLINE void mix_of(const float *p, const void *v, const bool f16, uint32_t n_tok, uint32_t d,
+                   float c, float *o)
 {
     const __m256 keep = _mm256_set1_ps(c);
     uint32_t i = 0;
     for (; i + 64 <= d; i += 64) {
         __m256 a[8];
-        UNROLL for (uint32_t j = 0; j < 8; j++)
+        EACH (j, 8)
             a[j] = _mm256_mul_ps(keep, _mm256_loadu_ps(o + i + 8 * j));
         for (uint32_t t = 0; t < n_tok; t++) {
             __m256 w = _mm256_set1_ps(p[t]);
-            UNROLL for (uint32_t j = 0; j < 8; j++)
+            EACH (j, 8)
                 a[j] = _mm256_fmadd_ps(w, kv8(v, f16, (size_t)t * d + i + 8 * j), a[j]);
         }
-        UNROLL for (uint32_t j = 0; j < 8; j++)
+        EACH (j, 8)
             _mm256_storeu_ps(o + i + 8 * j, a[j]);
     }
     for (; i + 8 <= d; i += 8) {
@@ -497,7 +545,8 @@ INLINE void mix_of(const float *p, const void *v, const bool f16, uint32_t n_tok
     }
 }
 
-static void mix(const float *p, const void *v, bool f16, uint32_t n_tok, uint32_t d, float c, float *o)
+static void mix(const float *p, const void *v, bool f16, uint32_t n_tok, uint32_t d, float c,
+                float *o)
 {
     if (f16)
         mix_of(p, v, true, n_tok, d, c, o);
@@ -507,8 +556,14 @@ static void mix(const float *p, const void *v, bool f16, uint32_t n_tok, uint32_
 
 const aq_isa aq_isa_avx2 = {
     .name = "avx2",
-    .tile = {[AQ_L_F32] = tile_f32, [AQ_L_F16] = tile_f16, [AQ_L_BF16] = tile_bf16, [AQ_L_Q8_0] = tile_q8_0, [AQ_L_Q4_1] = tile_q4_1,
-             [AQ_L_Q4_K] = tile_q4_k, [AQ_L_Q5_K] = tile_q5_k, [AQ_L_Q6_K] = tile_q6_k},
+    .tile = {[AQ_L_F32] = tile_f32,
+             [AQ_L_F16] = tile_f16,
+             [AQ_L_BF16] = tile_bf16,
+             [AQ_L_Q8_0] = tile_q8_0,
+             [AQ_L_Q4_1] = tile_q4_1,
+             [AQ_L_Q4_K] = tile_q4_k,
+             [AQ_L_Q5_K] = tile_q5_k,
+             [AQ_L_Q6_K] = tile_q6_k},
     .quant = quant,
     .norm = norm,
     .swiglu = swiglu,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The path "c": plain C for any CPU, and the twin that every other path is tested against. Any thread. */
+/* The path "c": plain C for any CPU, and the twin that every other path is tested against. Any
+ * thread. */
 #include <math.h>
 
 #include "cpu-priv.h"
@@ -30,20 +31,21 @@ static float val_bf16(const uint8_t *p)
 }
 
 /* Float weights: four chains of sums per output, column c in chain c mod 4. */
-#define FLOAT_TILE(name, bytes, val)                                                                                               \
-    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])                       \
-    {                                                                                                                              \
-        float sum[AQ_TILE_ROWS][4][AQ_TILE] = {0}, w[AQ_TILE];                                                                     \
-        for (uint32_t c = 0; c < k; c++, tile += AQ_TILE * (bytes)) {                                                              \
-            for (uint32_t r = 0; r < AQ_TILE; r++)                                                                                 \
-                w[r] = val(tile + r * (bytes));                                                                                    \
-            for (uint32_t i = 0; i < n; i++)                                                                                       \
-                for (uint32_t r = 0; r < AQ_TILE; r++)                                                                             \
-                    sum[i][c % 4][r] += row[i].x[c] * w[r];                                                                        \
-        }                                                                                                                          \
-        for (uint32_t i = 0; i < n; i++)                                                                                           \
-            for (uint32_t r = 0; r < AQ_TILE; r++)                                                                                 \
-                y[i][r] = (sum[i][0][r] + sum[i][1][r]) + (sum[i][2][r] + sum[i][3][r]);                                           \
+#define FLOAT_TILE(name, bytes, val)                                                     \
+    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,  \
+                     float(*y)[AQ_TILE])                                                 \
+    {                                                                                    \
+        float sum[AQ_TILE_ROWS][4][AQ_TILE] = {0}, w[AQ_TILE];                           \
+        for (uint32_t c = 0; c < k; c++, tile += AQ_TILE * (bytes)) {                    \
+            for (uint32_t r = 0; r < AQ_TILE; r++)                                       \
+                w[r] = val(tile + r * (bytes));                                          \
+            for (uint32_t i = 0; i < n; i++)                                             \
+                for (uint32_t r = 0; r < AQ_TILE; r++)                                   \
+                    sum[i][c % 4][r] += row[i].x[c] * w[r];                              \
+        }                                                                                \
+        for (uint32_t i = 0; i < n; i++)                                                 \
+            for (uint32_t r = 0; r < AQ_TILE; r++)                                       \
+                y[i][r] = (sum[i][0][r] + sum[i][1][r]) + (sum[i][2][r] + sum[i][3][r]); \
     }
 FLOAT_TILE(tile_f32, 4, val_f32)
 FLOAT_TILE(tile_f16, 2, f16)
@@ -65,8 +67,10 @@ static int32_t dot32(const int8_t *w, const int8_t *q)
     return dot16(w, q) + dot16(w + 16, q + 16);
 }
 
-/* n quads of bits (byte >> shift & mask) of each row from `src` to columns col0 …; a quad of 8 rows is 32 bytes. */
-static void spread(const uint8_t *src, uint32_t n, uint32_t shift, uint8_t mask, uint32_t col0, block w)
+/* n quads of bits (byte >> shift & mask) of each row from `src` to columns col0 …; a quad of 8 rows
+ * is 32 bytes. */
+static void spread(const uint8_t *src, uint32_t n, uint32_t shift, uint8_t mask, uint32_t col0,
+                   block w)
 {
     for (uint32_t j = 0; j < n; j++)
         for (uint32_t r = 0; r < AQ_TILE; r++)
@@ -74,7 +78,8 @@ static void spread(const uint8_t *src, uint32_t n, uint32_t shift, uint8_t mask,
                 w[r][col0 + 4 * j + c] = (int8_t)(src[32 * j + 4 * r + c] >> shift & mask);
 }
 
-static void tile_q8_0(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
+static void tile_q8_0(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
+                      float (*y)[AQ_TILE])
 {
     block w;
     memset(y, 0, n * sizeof *y);
@@ -88,7 +93,8 @@ static void tile_q8_0(const uint8_t *tile, uint32_t k, const aq_row_in *row, uin
     }
 }
 
-static void tile_q4_1(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
+static void tile_q4_1(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
+                      float (*y)[AQ_TILE])
 {
     block w;
     memset(y, 0, n * sizeof *y);
@@ -118,7 +124,8 @@ static void k4_scale(const uint8_t *s, uint32_t j, uint8_t *ret_scale, uint8_t *
 }
 
 /* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
-static void tile_k(bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
+static void tile_k(bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
+                   float (*y)[AQ_TILE])
 {
     const uint32_t nibbles = five ? 384 : 128;
     block w, high;
@@ -143,17 +150,20 @@ static void tile_k(bool five, const uint8_t *tile, uint32_t k, const aq_row_in *
     }
 }
 
-static void tile_q4_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
+static void tile_q4_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
+                      float (*y)[AQ_TILE])
 {
     tile_k(false, tile, k, row, n, y);
 }
 
-static void tile_q5_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
+static void tile_q5_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
+                      float (*y)[AQ_TILE])
 {
     tile_k(true, tile, k, row, n, y);
 }
 
-static void tile_q6_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, float (*y)[AQ_TILE])
+static void tile_q6_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
+                      float (*y)[AQ_TILE])
 {
     block w, high;
     memset(y, 0, n * sizeof *y);
@@ -176,8 +186,8 @@ static void tile_q6_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uin
     }
 }
 
-/* The largest magnitude is found among the bit patterns, where infinity and NaN are larger than every number: they end up in d and so
- * in the result, instead of being rounded away. */
+/* The largest magnitude is found among the bit patterns, where infinity and NaN are larger than
+ * every number: they end up in d and so in the result, instead of being rounded away. */
 static void quant(const float *x, uint32_t k, int8_t *q, float *d, float *s, int16_t *s16)
 {
     for (uint32_t b = 0; b < k / 32; b++, x += 32, q += 32, s16 += 2) {
@@ -189,7 +199,8 @@ static void quant(const float *x, uint32_t k, int8_t *q, float *d, float *s, int
         }
         float max;
         memcpy(&max, &bits, 4);
-        float inv = max >= 0x1p-100f ? 127 / max : 0; /* less would overflow 127 / max, and is nothing */
+        float inv =
+            max >= 0x1p-100f ? 127 / max : 0; /* less would overflow 127 / max, and is nothing */
         int32_t sum[2] = {0};
         for (uint32_t c = 0; c < 32; c++) {
             float v = rintf(x[c] * inv);
@@ -230,7 +241,8 @@ static float kv_val(const void *p, bool half, size_t i)
     return half ? aq_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
-static void scores(const float *q, const void *k, bool half, uint32_t n_tok, uint32_t d, float scale, float *s)
+static void scores(const float *q, const void *k, bool half, uint32_t n_tok, uint32_t d,
+                   float scale, float *s)
 {
     for (uint32_t t = 0; t < n_tok; t++) {
         float sum = 0;
@@ -248,7 +260,8 @@ static float exps(float *s, uint32_t n, float max)
     return sum;
 }
 
-static void mix(const float *p, const void *v, bool half, uint32_t n_tok, uint32_t d, float c, float *o)
+static void mix(const float *p, const void *v, bool half, uint32_t n_tok, uint32_t d, float c,
+                float *o)
 {
     for (uint32_t i = 0; i < d; i++)
         o[i] *= c;
@@ -259,8 +272,14 @@ static void mix(const float *p, const void *v, bool half, uint32_t n_tok, uint32
 
 const aq_isa aq_isa_c = {
     .name = "c",
-    .tile = {[AQ_L_F32] = tile_f32, [AQ_L_F16] = tile_f16, [AQ_L_BF16] = tile_bf16, [AQ_L_Q8_0] = tile_q8_0, [AQ_L_Q4_1] = tile_q4_1,
-             [AQ_L_Q4_K] = tile_q4_k, [AQ_L_Q5_K] = tile_q5_k, [AQ_L_Q6_K] = tile_q6_k},
+    .tile = {[AQ_L_F32] = tile_f32,
+             [AQ_L_F16] = tile_f16,
+             [AQ_L_BF16] = tile_bf16,
+             [AQ_L_Q8_0] = tile_q8_0,
+             [AQ_L_Q4_1] = tile_q4_1,
+             [AQ_L_Q4_K] = tile_q4_k,
+             [AQ_L_Q5_K] = tile_q5_k,
+             [AQ_L_Q6_K] = tile_q6_k},
     .quant = quant,
     .norm = norm,
     .swiglu = swiglu,

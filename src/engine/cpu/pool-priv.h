@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU pool: threads that stay, and one job at a time cut into chunks. Worker 0 is whoever calls aq_pool_run (the step thread);
- * workers 1 … n-1 belong to the pool. A chunk is claimed by one compare-and-swap, so a worker that is late or asleep is never
- * waited for: the job is over when its chunks are. Which worker gets which chunk differs from run to run; a job must not care.
+/* The CPU pool: threads that stay, and one job at a time cut into chunks. Worker 0 is whoever calls
+ * aq_pool_run (the step thread); workers 1 … n-1 belong to the pool. A chunk is claimed by one
+ * compare-and-swap, so a worker that is late or asleep is never waited for: the job is over when
+ * its chunks are. Which worker gets which chunk differs from run to run; a job must not care.
  * Between jobs workers look for work for at most AQ_POOL_SPIN_US, then sleep. */
 #ifndef AQ_POOL_PRIV_H
 #define AQ_POOL_PRIV_H
@@ -15,21 +16,23 @@ typedef struct aq_pool aq_pool;
 /** One chunk of a job. worker < aq_pool_threads() tells whose scratch memory may be used. */
 typedef void (*aq_pool_fn)(void *ctx, uint32_t chunk, uint32_t worker);
 
-/** n_threads with the caller's, 0 = one per physical core in this process' affinity mask. pin: worker i stays on the i-th of those
- * CPUs (physical cores first). nice: niceness of the workers. Errors: LIMIT, NOMEM. */
+/** n_threads with the caller's, 0 = one per physical core in this process' affinity mask. pin:
+ * worker i stays on the i-th of those CPUs (physical cores first). nice: niceness of the workers.
+ * Errors: LIMIT, NOMEM. */
 int aq_pool_new(uint32_t n_threads, bool pin, int nice, aq_pool **ret, aq_err *) AQ_MUST;
 void aq_pool_free(aq_pool *); /* no job may be under way */
 AQ_CLEANUP_FUNC(aq_pool *, aq_pool_free)
 uint32_t aq_pool_threads(const aq_pool *);
-/** Run fn for chunks 0 … n_chunks-1 and return when all are done; what they wrote is visible then. Callers on several threads take
- * turns; fn must not call it again. */
+/** Run fn for chunks 0 … n_chunks-1 and return when all are done; what they wrote is visible then.
+ * Callers on several threads take turns; fn must not call it again. */
 void aq_pool_run(aq_pool *, aq_pool_fn fn, void *ctx, uint32_t n_chunks);
 /** Workers asleep at this moment; for tests. */
 uint32_t aq_pool_asleep(const aq_pool *);
 
 /* detect.c */
-/** CPUs in the affinity mask of this process, the first thread of each physical core before all second ones. *ret is malloc'd,
- * *ret_n_cores counts the former. Falls back to every CPU as a core where sysfs tells nothing. NOMEM, IO. */
+/** CPUs in the affinity mask of this process, the first thread of each physical core before all
+ * second ones. *ret is malloc'd, *ret_n_cores counts the former. Falls back to every CPU as a core
+ * where sysfs tells nothing. NOMEM, IO. */
 int aq_cpu_list(uint32_t **ret, uint32_t *ret_n, uint32_t *ret_n_cores, aq_err *) AQ_MUST;
 
 #endif

@@ -5,9 +5,10 @@
  *   pending chunks not yet finished; the caller waits for 0
  *   bell    counts jobs; sleeping workers wait on it
  *
- * fn, ctx and n belong to the job whose number is in `state`. They are plain memory: written before the release store of `state`, read
- * only after a successful claim, and the next job cannot be written before that claim's chunk is finished.
- * Threads: any caller (they take turns by `turn`), and the workers. */
+ * fn, ctx and n belong to the job whose number is in `state`. They are plain memory: written before
+ * the release store of `state`, read only after a successful claim, and the next job cannot be
+ * written before that claim's chunk is finished. Threads: any caller (they take turns by `turn`),
+ * and the workers. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -47,7 +48,8 @@ struct aq_pool {
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
 {
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0); /* EAGAIN and EINTR: the caller's loop looks again */
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL,
+            0); /* EAGAIN and EINTR: the caller's loop looks again */
 }
 
 static void futex_wake(_Atomic uint32_t *word, int n)
@@ -103,7 +105,8 @@ static void work(aq_pool *p, uint32_t id)
 {
     uint64_t s = atomic_load_explicit(&p->state, memory_order_acquire);
     while ((uint32_t)s) {
-        if (!atomic_compare_exchange_weak_explicit(&p->state, &s, s - 1, memory_order_acquire, memory_order_acquire))
+        if (!atomic_compare_exchange_weak_explicit(&p->state, &s, s - 1, memory_order_acquire,
+                                                   memory_order_acquire))
             continue;
         p->fn(p->ctx, p->n - (uint32_t)s, id);
         if (atomic_fetch_sub(&p->pending, 1) == 1 && atomic_load(&p->caller_sleeps))
@@ -132,12 +135,14 @@ static void *worker_main(void *arg)
     aq_pool *p = w->pool;
     pin_self(p, w->id);
     if (p->nice)
-        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), p->nice); /* refused (lower than allowed): as the process */
+        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid),
+                    p->nice); /* refused (lower than allowed): as the process */
     while (!atomic_load(&p->quit)) {
         work(p, w->id);
         if (spin_while(nothing_to_claim, p))
             continue;
-        /* The bell is read before the last look, and a job rings it after it is there: no job is slept through. */
+        /* The bell is read before the last look, and a job rings it after it is there: no job is
+         * slept through. */
         uint32_t bell = atomic_load(&p->bell);
         atomic_fetch_add(&p->asleep, 1);
         if ((uint32_t)atomic_load(&p->state) == 0 && !atomic_load(&p->quit))
@@ -180,7 +185,8 @@ int aq_pool_new(uint32_t n_threads, bool pin, int nice, aq_pool **ret, aq_err *e
     AQ_AUTOFREE uint32_t *cpu = NULL;
     uint32_t n_cpu = 0, n_cores = 0;
     if (n_threads > AQ_THREADS_MAX)
-        return aq_fail(err, AQ_E_LIMIT, "%u threads asked for, at most %u are possible", n_threads, AQ_THREADS_MAX);
+        return aq_fail(err, AQ_E_LIMIT, "%u threads asked for, at most %u are possible", n_threads,
+                       AQ_THREADS_MAX);
     int rc = aq_cpu_list(&cpu, &n_cpu, &n_cores, err);
     if (rc < 0)
         return rc;
@@ -208,13 +214,16 @@ int aq_pool_new(uint32_t n_threads, bool pin, int nice, aq_pool **ret, aq_err *e
     int en = 0;
     for (uint32_t i = 1; i < n_threads && !en; i++) {
         p->worker[i] = (worker){.pool = p, .id = i};
-        en = aq_failpoint("pool.thread") ? EAGAIN : pthread_create(&p->worker[i].thread, NULL, worker_main, &p->worker[i]);
+        en = aq_failpoint("pool.thread")
+                 ? EAGAIN
+                 : pthread_create(&p->worker[i].thread, NULL, worker_main, &p->worker[i]);
         p->worker[i].started = !en;
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (en)
-        return aq_fail(err, AQ_E_NOMEM, "cannot start %u compute threads (limit of the system? try fewer): %s", n_threads,
-                       strerrordesc_np(en));
+        return aq_fail(err, AQ_E_NOMEM,
+                       "cannot start %u compute threads (limit of the system? try fewer): %s",
+                       n_threads, strerrordesc_np(en));
     *ret = AQ_STEAL(p);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the cpu backend: its context, and products of matrices in tiles with rows (product.c), attention (attend.c). */
+/* Inside the cpu backend: its context, and products of matrices in tiles with rows (product.c),
+ * attention (attend.c). */
 #ifndef AQ_PRODUCT_PRIV_H
 #define AQ_PRODUCT_PRIV_H
 
@@ -14,7 +15,7 @@ typedef struct aq_acts {
     int8_t *q;
     float *d, *s;
     int16_t *s16;
-    aq_row_in *in;      /* [n] */
+    aq_row_in *in; /* [n] */
     uint32_t n, wide;
 } aq_acts;
 int aq_acts_new(uint32_t n, uint32_t wide, aq_acts *ret, aq_err *) AQ_MUST;
@@ -35,16 +36,31 @@ typedef struct aq_cpu {
     aq_acts acts_exp;                /* [cap × n_used] inputs of the down products */
     float *mid;                      /* [2][cap × n_used][wide_exp] gate, up */
     uint32_t *order, *order_row;     /* [cap × n_used] slots by expert, and their rows */
-    uint32_t *first, *active;        /* [n_exp + 1] of experts: start in order; [n_exp] those with rows */
+    uint32_t *first, *active; /* [n_exp + 1] of experts: start in order; [n_exp] those with rows */
     uint32_t n_exp;
-    float *tile_f32;                 /* [threads][wide][8] with f32_acts */
+    float *tile_f32; /* [threads][wide][8] with f32_acts or AQ_L_STORED, else NULL */
     aq_slab *slab;
 } aq_cpu;
 
+/* Multiplications below which a job is not worth waking others for: some microseconds of one core. */
+#define AQ_CPU_SHARE_MIN 65536u
+/** aq_pool_run, or all pieces here when the whole job is `work` multiplications and that is little. */
+static inline void aq_cpu_share(const aq_cpu *c, aq_pool_fn fn, void *ctx, uint32_t n,
+                                uint64_t work)
+{
+    if (work >= AQ_CPU_SHARE_MIN)
+        aq_pool_run(c->rt->pool, fn, ctx, n);
+    else
+        for (uint32_t i = 0; i < n; i++)
+            fn(ctx, i, 0);
+}
+
 int aq_cpu_reserve(void *ctx, uint32_t max_rows, aq_err *) AQ_MUST;
 void aq_cpu_matmul(void *ctx, const aq_mul *, uint32_t n_mul, const float *x, uint32_t n);
-void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down, const aq_expert_job *);
-void aq_cpu_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run, const float *q, float *out);
+void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down,
+                    const aq_expert_job *);
+void aq_cpu_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
+                   const float *q, float *out);
 
 /** Bytes of one of the matrices of m as tiles. */
 static inline size_t aq_mat_tiles_bytes(const aq_mat *m)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of matrices in tiles with rows, plain and by expert. A piece of work for the pool is a few tiles of one matrix and all rows
- * that meet it: weights come from memory once, and rows are looked at in groups that stay in the caches.
- * Row-invariance: see cpu-priv.h; nothing here adds floats across rows, tiles or pieces. Thread: the stage's, and the pool's. */
+/* Products of matrices in tiles with rows, plain and by expert. A piece of work for the pool is a
+ * few tiles of one matrix and all rows that meet it: weights come from memory once, and rows are
+ * looked at in groups that stay in the caches. Row-invariance: see cpu-priv.h; nothing here adds
+ * floats across rows, tiles or pieces. Thread: the stage's, and the pool's. */
 #include "product-priv.h"
 
-#define GROUP_ROWS 64u       /* rows that go through a piece's tiles together */
+#define GROUP_ROWS 64u /* rows that go through a piece's tiles together */
 #define PIECES_PER_THREAD 8u
 #define PIECE_TILES_MAX 16u
 
@@ -41,7 +42,7 @@ void aq_acts_clear(aq_acts *a)
 typedef struct prep_job {
     aq_cpu *c;
     aq_acts *a;
-    const float *x;      /* [n][stride]; with up: gate, of which silu(gate) ⊙ up is made in place */
+    const float *x; /* [n][stride]; with up: gate, of which silu(gate) ⊙ up is made in place */
     float *gate;
     const float *up;
     size_t stride;
@@ -64,16 +65,14 @@ static void prep_row(void *ctx, uint32_t i, uint32_t worker)
 
 static void prepare(const prep_job *j, uint32_t n)
 {
-    if (n < 4)
-        for (uint32_t i = 0; i < n; i++)
-            prep_row((void *)j, i, 0);
-    else
-        aq_pool_run(j->c->rt->pool, prep_row, (void *)j, n);
+    aq_cpu_share(j->c, prep_row, (void *)j, n,
+                 16 * (uint64_t)n * j->k); /* a value costs as much as 16 multiplications */
 }
 
 /* ---- tiles × rows ---- */
 
-/* Row i of the product: input in[in_at[i]], output y + out_at[i] × stride, times w[out_at[i]]. NULL = i, i and 1. */
+/* Row i of the product: input in[in_at[i]], output y + out_at[i] × stride, times w[out_at[i]]. NULL
+ * = i, i and 1. */
 typedef struct product {
     int layout;
     const uint8_t *tile;
@@ -97,7 +96,8 @@ static product product_of(const aq_mat *m, uint32_t mat)
                      .n_tile = (m->rows + AQ_TILE - 1) / AQ_TILE};
 }
 
-static void tile_rows(aq_tile_fn fn, const product *p, const uint8_t *tile, uint32_t t, uint32_t r0, uint32_t r1)
+static void tile_rows(aq_tile_fn fn, const product *p, const uint8_t *tile, uint32_t t, uint32_t r0,
+                      uint32_t r1)
 {
     uint32_t n_out = AQ_MIN(p->rows - t * AQ_TILE, AQ_TILE);
     for (uint32_t r = r0; r < r1; r += AQ_TILE_ROWS) {
@@ -120,7 +120,7 @@ static void tile_rows(aq_tile_fn fn, const product *p, const uint8_t *tile, uint
 
 static void run_tiles(const aq_cpu *c, uint32_t worker, const product *p, uint32_t t0, uint32_t t1)
 {
-    bool exact = c->rt->f32_acts && !aq_layout_is_float(p->layout);
+    bool exact = p->layout >= AQ_L_STORED || (c->rt->f32_acts && !aq_layout_is_float(p->layout));
     aq_tile_fn fn = c->isa->tile[exact ? AQ_L_F32 : p->layout];
     for (uint32_t r0 = 0; r0 < p->n; r0 += GROUP_ROWS)
         for (uint32_t t = t0; t < t1; t++) {
@@ -177,7 +177,8 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
         j.first[i + 1] = j.first[i] + (j.p[i].n_tile + j.tiles - 1) / j.tiles;
     for (uint32_t r0 = 0; r0 < n; r0 += c->cap) {
         uint32_t rows = AQ_MIN(n - r0, c->cap);
-        prep_job prep = {.c = c, .a = &c->acts, .x = x + (size_t)r0 * k, .stride = k, .k = k, .quant = quant};
+        prep_job prep = {
+            .c = c, .a = &c->acts, .x = x + (size_t)r0 * k, .stride = k, .k = k, .quant = quant};
         prepare(&prep, rows);
         for (uint32_t i = 0; i < n_mul; i++) {
             j.p[i].n = rows;
@@ -185,7 +186,7 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
             j.p[i].y = mul[i].y + (size_t)r0 * mul[i].m->rows;
             j.p[i].stride = mul[i].m->rows;
         }
-        aq_pool_run(c->rt->pool, mul_piece, &j, j.first[n_mul]);
+        aq_cpu_share(c, mul_piece, &j, j.first[n_mul], (uint64_t)all * AQ_TILE * k * rows);
     }
 }
 
@@ -193,8 +194,8 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
 
 typedef struct exp_job {
     const aq_cpu *c;
-    const aq_mat *mat[2];  /* gate and up, or down */
-    product p[2];          /* of matrix 0, without rows */
+    const aq_mat *mat[2];          /* gate and up, or down */
+    product p[2];                  /* of matrix 0, without rows */
     uint32_t n_mat, pieces, tiles; /* pieces of one matrix */
 } exp_job;
 
@@ -218,16 +219,18 @@ static void exp_piece(void *ctx, uint32_t piece, uint32_t worker)
     run_tiles(c, worker, &p, t0, AQ_MIN(t0 + j->tiles, p.n_tile));
 }
 
-static void run_experts(const aq_cpu *c, exp_job *j, uint32_t n_active)
+static void run_experts(const aq_cpu *c, exp_job *j, uint32_t n_active, uint32_t n_slot)
 {
     uint32_t n_tile = j->p[0].n_tile;
     j->tiles = piece_tiles(c, n_tile * n_active * j->n_mat);
     j->pieces = (n_tile + j->tiles - 1) / j->tiles;
-    aq_pool_run(c->rt->pool, exp_piece, j, n_active * j->n_mat * j->pieces);
+    aq_cpu_share(c, exp_piece, j, n_active * j->n_mat * j->pieces,
+                 (uint64_t)n_tile * AQ_TILE * j->p[0].k * j->n_mat * n_slot);
 }
 
 /* Slots [s0, s0 + n) by expert into order; returns the number of experts that have some. */
-static uint32_t sort_slots(aq_cpu *c, const aq_mat *m, const int32_t *expert, uint32_t n, uint32_t k)
+static uint32_t sort_slots(aq_cpu *c, const aq_mat *m, const int32_t *expert, uint32_t n,
+                           uint32_t k)
 {
     uint32_t n_active = 0;
     memset(c->first, 0, (m->n_mat + 1) * sizeof *c->first);
@@ -251,20 +254,27 @@ static uint32_t sort_slots(aq_cpu *c, const aq_mat *m, const int32_t *expert, ui
     return n_active;
 }
 
-void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down, const aq_expert_job *job)
+void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down,
+                    const aq_expert_job *job)
 {
     aq_cpu *c = ctx;
     uint32_t k = job->k, embd = gate->cols, ff = gate->rows;
     bool round = !c->rt->f32_acts;
-    exp_job in = {.c = c, .mat = {gate, up}, .p = {product_of(gate, 0), product_of(up, 0)}, .n_mat = 2};
+    exp_job in = {
+        .c = c, .mat = {gate, up}, .p = {product_of(gate, 0), product_of(up, 0)}, .n_mat = 2};
     exp_job out = {.c = c, .mat = {down}, .p = {product_of(down, 0)}, .n_mat = 1};
     for (uint32_t r0 = 0; r0 < job->n_rows; r0 += c->cap) {
         uint32_t rows = AQ_MIN(job->n_rows - r0, c->cap);
         uint32_t n_active = sort_slots(c, gate, job->expert + (size_t)r0 * k, rows * k, k);
         uint32_t n_slot = c->first[gate->n_mat];
         float *g = c->mid, *u = c->mid + (size_t)c->cap * c->n_used * c->wide_exp;
-        prep_job prep = {.c = c, .a = &c->acts, .x = job->x + (size_t)r0 * embd, .stride = embd, .k = embd,
-                         .quant = round && !(aq_layout_is_float(in.p[0].layout) && aq_layout_is_float(in.p[1].layout))};
+        prep_job prep = {.c = c,
+                         .a = &c->acts,
+                         .x = job->x + (size_t)r0 * embd,
+                         .stride = embd,
+                         .k = embd,
+                         .quant = round && !(aq_layout_is_float(in.p[0].layout) &&
+                                             aq_layout_is_float(in.p[1].layout))};
         if (!n_slot)
             continue;
         prepare(&prep, rows);
@@ -274,8 +284,14 @@ void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_ma
             in.p[m].y = m ? u : g;
             in.p[m].stride = ff;
         }
-        run_experts(c, &in, n_active);
-        prep_job mid = {.c = c, .a = &c->acts_exp, .x = g, .gate = g, .up = u, .stride = ff, .k = ff,
+        run_experts(c, &in, n_active, n_slot);
+        prep_job mid = {.c = c,
+                        .a = &c->acts_exp,
+                        .x = g,
+                        .gate = g,
+                        .up = u,
+                        .stride = ff,
+                        .k = ff,
                         .quant = round && !aq_layout_is_float(out.p[0].layout)};
         prepare(&mid, n_slot);
         out.p[0].in = c->acts_exp.in;
@@ -283,6 +299,6 @@ void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_ma
         out.p[0].w = job->w + (size_t)r0 * k;
         out.p[0].y = job->y + (size_t)r0 * k * down->rows;
         out.p[0].stride = down->rows;
-        run_experts(c, &out, n_active);
+        run_experts(c, &out, n_active, n_slot);
     }
 }

@@ -412,11 +412,13 @@ int aq_shard_open(aq_shard *s, const char *path, aq_err *err)
                  O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* NONBLOCK: a FIFO must not hang */
     struct stat st;
     if (s->fd < 0 || fstat(s->fd, &st) < 0)
-        return aq_fail_errno(err, errno, "cannot open %s", path);
+        return aq_fail_errno(err, errno,
+                             "cannot open %s (check its name, and that you may read it)", path);
     if (!S_ISREG(st.st_mode))
         return aq_fail(err, AQ_E_IO, "%s is %s, not a file; choose a GGUF file", path,
                        S_ISDIR(st.st_mode) ? "a folder" : "something special");
     s->file_bytes = (uint64_t)st.st_size;
+    s->written = st.st_mtim;
     size_t n = 0, want = AQ_MIN(s->file_bytes, HEAD_FIRST_BYTES);
     int rc;
     do {

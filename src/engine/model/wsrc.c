@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights by position from the shards' files. Any thread: pread shares no file offset. The descriptors of the opening are used, so
- * a file that is removed or replaced meanwhile still gives the bytes that the header belongs to; one that is cut short is an error. */
+ * a file that is removed or replaced meanwhile still gives the bytes that the header belongs to; one that is cut short or written to
+ * is an error. */
 #include <errno.h>
 #include <inttypes.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gguf-priv.h"
@@ -20,6 +22,22 @@ typedef struct files {
     aq_gguf *g;
     int fd[]; /* [n_shard] */
 } files;
+
+/** Bytes that were read belong to the header only if nobody wrote to the file since that was read. */
+static int check_unwritten(int fd, const aq_shard *s, aq_err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return aq_fail_errno(err, errno, "cannot look at %s", s->path);
+    if (st.st_mtim.tv_sec == s->written.tv_sec && st.st_mtim.tv_nsec == s->written.tv_nsec &&
+        (uint64_t)st.st_size >= s->file_bytes)
+        return 0;
+    return aq_fail(err, AQ_E_IO,
+                   "%s was %s while it was being loaded: it has %" PRIu64 " bytes, it had %" PRIu64
+                   "; wait until the whole file is there and load it again",
+                   s->file, (uint64_t)st.st_size < s->file_bytes ? "cut short" : "written to",
+                   (uint64_t)st.st_size, s->file_bytes);
+}
 
 static int file_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *err)
 {
@@ -55,7 +73,7 @@ static int file_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_
         at += (uint64_t)r;
         n -= (size_t)r;
     }
-    return 0;
+    return check_unwritten(f->fd[t->shard], s, err);
 }
 
 static void file_close(void *self)

@@ -151,6 +151,17 @@ static void sample(aq_engine *e, aq_wnd *w)
     }
 }
 
+/* A running chat whose rows some stage did not take: back to what all of them have, a few times. */
+static void take_back(aq_engine *e, uint32_t id, const aq_wnd *w)
+{
+    aq_req *r = e->seq[id].req;
+
+    if (++r->n_retry > AQ_RETRY_MAX)
+        aq_req_end(e, r, w->rc < 0 ? w->rc : -AQ_E_DEVICE, w->rc < 0 ? &w->err : NULL);
+    else if (aq_seq_recover(e, id) < 0)
+        aq_req_end(e, r, -AQ_E_NOMEM, NULL);
+}
+
 /* Seqs that a failed window's operations name: nobody knows which of them were applied. */
 static void distrust_ops(aq_engine *e, const aq_wnd *w)
 {
@@ -162,8 +173,8 @@ static void distrust_ops(aq_engine *e, const aq_wnd *w)
         aq_snap_drop_from(e, w->op[i].seq, 0);
         if (s->state == AQ_SEQ_PARKED)
             aq_seq_drop(e, w->op[i].seq);
-        else if (s->state == AQ_SEQ_LIVE && s->n_wnd == 0 && aq_seq_recover(e, w->op[i].seq) < 0)
-            aq_req_end(e, s->req, -AQ_E_NOMEM, NULL);
+        else if (s->state == AQ_SEQ_LIVE && s->n_wnd == 0)
+            take_back(e, w->op[i].seq, w);
     }
 }
 
@@ -193,17 +204,16 @@ static void finish(aq_engine *e, aq_wnd *w)
             }
             continue;
         }
-        bool first = !s->lost;
         s->lost = true;
         s->bad |= w->rc < 0 && !again;
         if (s->state != AQ_SEQ_LIVE || atomic_load(&s->req->cancel))
             continue;
-        if (!again || (first && ++s->req->n_retry > AQ_RETRY_MAX))
+        if (!again)
             aq_req_end(e, s->req, w->rc, &w->err);
     }
     if (w->rc >= 0 && !stripped && w->n_logits)
         sample(e, w);
-    if (w->rc < 0 && !again)
+    if (w->rc < 0 && (!again || w->ops_bad))
         distrust_ops(e, w);
     for (uint32_t i = 0; i < w->n_part; i++) {
         uint32_t id = w->part[i].seq;
@@ -212,8 +222,8 @@ static void finish(aq_engine *e, aq_wnd *w)
             continue;
         if (s->state == AQ_SEQ_DRAIN)
             aq_seq_settle(e, id);
-        else if (s->state == AQ_SEQ_LIVE && s->lost && aq_seq_recover(e, id) < 0)
-            aq_req_end(e, s->req, -AQ_E_NOMEM, NULL);
+        else if (s->state == AQ_SEQ_LIVE && s->lost)
+            take_back(e, id, w);
     }
     aq_wnd_free(w);
 }
@@ -343,8 +353,7 @@ void aq_pipe_done(aq_engine *e, aq_wnd *w)
             w->rc = rc;
             w->err = w->done_err;
         }
-        if (!w->n_rows && w->n_ops)
-            distrust_ops(e, w);
+        w->ops_bad |= !w->n_rows;
         strip(w);
     } else if (w->n_rows && want) {
         free(w->x);

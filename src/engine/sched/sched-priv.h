@@ -143,8 +143,9 @@ struct aq_wnd {
     aq_op *op;
     aq_row *row;
     aq_part *part;
-    float *x; /* [n_rows][row_f32] */
-    int rc;   /* first failure; its rows go no further, its operations do */
+    float *x;     /* [n_rows][row_f32] */
+    int rc;       /* first failure; its rows go no further, its operations do */
+    bool ops_bad; /* a stage failed on it without rows */
     aq_err err;
     aq_wnd *next; /* in a list of the pipeline or the hub */
     /* completion, under hub->mu */
