@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pool: PCs of one household that trust each other. What api, app and tools see of it.
+ *
+ * Words. Identity: this PC's key pair and certificate. Id: SHA-256 of the certificate's public key.
+ * Pool: PCs that share a secret. Roster: its members, authenticated under the secret. Epoch: of the
+ * secret; removing a member raises it.
+ *
+ * Threads: every function here may be called from any thread. Errors: >= 0 or -AQ_E_*; `ret_*` are
+ * untouched on failure. Secrets are wiped, compared in constant time, and never logged. */
+#ifndef AQ_POOL_H
+#define AQ_POOL_H
+
+#include "aq/engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AQ_POOL_PORT 7710
+#define AQ_POOL_SERVICE "_aquifer._tcp"
+
+#define AQ_SECRET_BYTES 32u
+#define AQ_NAME_MAX 64u    /* bytes of a PC's name */
+#define AQ_MEMBERS_MAX 64u /* members of a pool, this PC among them */
+#define AQ_ADDRS_MAX 8u    /* remembered addresses of a member */
+#define AQ_ADDR_MAX 63u    /* bytes of one: "192.168.1.7:7710", "[fe80::1%eth0]:7710" */
+
+typedef struct aq_id {
+    uint8_t b[32];
+} aq_id;
+static inline bool aq_id_equal(const aq_id *a, const aq_id *b)
+{
+    return memcmp(a->b, b->b, sizeof a->b) == 0;
+}
+
+/* ---- secrets: kept by whoever the program says ----------------------------------------------- */
+
+/** name is "identity-key" or "pool-secret". load: the bytes into ret and their number, 0 when there
+ * are none; LIMIT when they are more than cap. save: replaces all at once, n 0 forgets. */
+typedef struct aq_secret_store {
+    void *self;
+    int (*load)(void *self, const char *name, uint8_t *ret, size_t cap, size_t *ret_n, aq_err *);
+    int (*save)(void *self, const char *name, const uint8_t *p, size_t n, aq_err *);
+} aq_secret_store;
+#define AQ_SECRET_FILE_MAX 4096u
+
+/* ---- trust: identity, pool secret and roster of this PC, as files of one folder -------------- */
+
+/** What a member may do to this PC. */
+enum {
+    AQ_PERM_REQUESTS = 1,
+    AQ_PERM_LAYERS = 2,
+    AQ_PERM_EXPERTS = 4,
+    AQ_PERM_FILES = 8,
+    AQ_PERM_ALL = 15,
+};
+#define AQ_PERM_DEFAULT (AQ_PERM_REQUESTS | AQ_PERM_LAYERS)
+
+typedef struct aq_member {
+    aq_id id;
+    uint32_t perms;
+    uint32_t n_addr;
+    char name[AQ_NAME_MAX + 1];
+    char addr[AQ_ADDRS_MAX][AQ_ADDR_MAX + 1]; /* last one that answered first */
+    char extra[256];                          /* words of a later version, kept */
+} aq_member;
+typedef struct aq_roster {
+    uint8_t pool[16];
+    uint32_t epoch, n;
+    uint64_t version;
+    aq_member m[AQ_MEMBERS_MAX]; /* by id, ascending */
+} aq_roster;
+
+typedef struct aq_trust aq_trust;
+/** Open the state of folder dir (made 0700 when missing); key and certificate are made at first
+ * use. store NULL: 0600 files of that folder. Errors: IO; AUTH (a secret file that others may read,
+ * a key that is lost); FORMAT (damaged, or of a later version). */
+int aq_trust_open(const char *dir, const char *name, const aq_secret_store *store, aq_trust **ret,
+                  aq_err *) AQ_MUST;
+void aq_trust_free(aq_trust *);
+AQ_CLEANUP_FUNC(aq_trust *, aq_trust_free)
+const aq_id *aq_trust_id(const aq_trust *);
+void aq_trust_name(const aq_trust *, char ret[AQ_NAME_MAX + 1]);
+int aq_trust_set_name(aq_trust *, const char *name, aq_err *) AQ_MUST;
+/** 1 and a copy of the roster (this PC included), or 0 when in no pool. ret may be NULL. */
+int aq_trust_roster(const aq_trust *, aq_roster *ret);
+/** Permissions of a member on this PC, -1 when it is none. */
+int aq_trust_perms(const aq_trust *, const aq_id *);
+int aq_trust_set_perms(aq_trust *, const aq_id *, uint32_t perms, aq_err *) AQ_MUST;
+/** Put an address that answered first. */
+int aq_trust_set_addr(aq_trust *, const aq_id *, const char *addr, aq_err *) AQ_MUST;
+/** A new pool with this PC in it. BUSY when in one already. */
+int aq_trust_create(aq_trust *, aq_err *) AQ_MUST;
+int aq_trust_add(aq_trust *, const aq_member *, aq_err *) AQ_MUST;
+/** Forget a member and raise the secret's epoch. INVAL: this PC itself (leave instead), or none. */
+int aq_trust_remove(aq_trust *, const aq_id *, aq_err *) AQ_MUST;
+/** Leave the pool: secret and roster are forgotten, the identity stays. */
+int aq_trust_leave(aq_trust *, aq_err *) AQ_MUST;
+
+/** The pool's secret for a PC without a screen: 14 groups of 4 letters. AUTH when in no pool. The
+ * caller wipes it. */
+#define AQ_SECRET_TEXT_MAX 70u
+int aq_trust_secret_text(const aq_trust *, char ret[AQ_SECRET_TEXT_MAX], aq_err *) AQ_MUST;
+/** FORMAT when a letter is wrong; case, spaces and dashes do not matter. */
+int aq_secret_from_text(const char *text, uint8_t ret[AQ_SECRET_BYTES], aq_err *) AQ_MUST;
+void aq_secret_to_text(const uint8_t secret[AQ_SECRET_BYTES], char ret[AQ_SECRET_TEXT_MAX]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

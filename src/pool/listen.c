@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The listener: one thread accepts, and takes every caller through TLS and HELLO until it has proved
+ * itself. Nothing here blocks: all sockets are polled, each link is a machine. Callers that have
+ * proved nothing are few (AQ_LINK_UNAUTH_MAX), counted by address, and have 5 s. */
+#include "link-priv.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define BUCKETS 64u
+#define ACCEPTS_MAX 64u /* taken in one round, so that links are served in between */
+#define PREFIX_US 10000000ll
+
+typedef struct slot {
+    aq_link *link; /* NULL = free */
+    uint64_t bucket;
+} slot;
+typedef struct tries {
+    uint64_t bucket;
+    int64_t since_us;
+    uint32_t n;
+    bool logged;
+} tries;
+
+struct aq_listener {
+    aq_net *net;
+    aq_accept_fn accept;
+    void *user;
+    int fd[AQ_ADDRS_MAX];
+    uint32_t n_fd;
+    uint16_t port;
+    int wake_fd;
+    pthread_t thread;
+    bool started;
+    atomic_bool stop;
+    slot slot[AQ_LINK_UNAUTH_MAX]; /* of the thread, as all below */
+    tries tries[BUCKETS];
+    aq_prefix6 prefix[AQ_PREFIX6_MAX];
+    uint32_t n_prefix;
+    int64_t prefix_us;
+    int64_t pause_us; /* no accept before this: the process is out of descriptors */
+    _Atomic uint64_t accepted, refused_addr, refused_rate, refused_full, failed, opened;
+    _Atomic uint32_t n_unauth;
+};
+
+static void count(_Atomic uint64_t *c)
+{
+    atomic_fetch_add_explicit(c, 1, memory_order_relaxed);
+}
+
+/* The counter of this neighbour; the oldest is given up for a new one. */
+static tries *tries_of(aq_listener *s, uint64_t bucket, int64_t now)
+{
+    tries *oldest = &s->tries[0];
+
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        tries *t = &s->tries[i];
+        if (t->n > 0 && t->bucket == bucket) {
+            if (now - t->since_us >= AQ_LINK_TRIES_US)
+                *t = (tries){.bucket = bucket, .since_us = now};
+            return t;
+        }
+        if (t->n == 0 || (oldest->n > 0 && t->since_us < oldest->since_us))
+            oldest = t;
+    }
+    *oldest = (tries){.bucket = bucket, .since_us = now};
+    return oldest;
+}
+
+/* A refusal is logged once in a neighbour's ten seconds. */
+static void log_once(tries *t, const struct sockaddr *from, const char *why)
+{
+    char addr[AQ_ADDR_MAX + 1];
+
+    if (t->logged)
+        return;
+    t->logged = true;
+    aq_addr_text(from, false, addr);
+    aq_log(AQ_LOG_WARN, "pool", "refused peer=%s why=%s", addr, why);
+}
+
+/* NULL, or why this caller is closed at once. */
+static slot *admit(aq_listener *s, const struct sockaddr *from, uint64_t bucket)
+{
+    int64_t now = aq_now_us();
+    uint32_t same = 0;
+    slot *unused = NULL;
+
+    if (now - s->prefix_us >= PREFIX_US || s->prefix_us == 0) {
+        s->n_prefix = aq_addr_on_link(s->prefix, AQ_PREFIX6_MAX);
+        s->prefix_us = now;
+    }
+    tries *t = tries_of(s, bucket, now);
+    t->n += t->n < UINT32_MAX;
+    if (aq_addr_check(from, s->prefix, s->n_prefix, NULL) < 0) {
+        count(&s->refused_addr);
+        log_once(t, from, "not_of_this_network");
+        return NULL;
+    }
+    if (t->n > AQ_LINK_TRIES_MAX) {
+        count(&s->refused_rate);
+        log_once(t, from, "too_many_tries");
+        return NULL;
+    }
+    for (uint32_t i = 0; i < AQ_LINK_UNAUTH_MAX; i++) {
+        if (!s->slot[i].link)
+            unused = &s->slot[i];
+        else
+            same += s->slot[i].bucket == bucket;
+    }
+    if (!unused || same >= AQ_LINK_UNAUTH_ADDR_MAX) {
+        count(&s->refused_full);
+        log_once(t, from, "too_many_at_once");
+        return NULL;
+    }
+    return unused;
+}
+
+static void take_callers(aq_listener *s, int fd)
+{
+    for (uint32_t i = 0; i < ACCEPTS_MAX; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t n = sizeof from;
+        AQ_AUTOFD int c = accept4(fd, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        aq_err err = {0};
+
+        if (c < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (c < 0) {
+            if (errno != EAGAIN && errno != EWOULDBLOCK)
+                s->pause_us = aq_now_us() + 500000; /* the socket stays readable: do not spin */
+            return;
+        }
+        count(&s->accepted);
+        const struct sockaddr *a = (const struct sockaddr *)&from;
+        uint64_t bucket = aq_addr_bucket(a);
+        slot *sl = admit(s, a, bucket);
+        if (!sl)
+            continue;
+        if (aq_link_accepted(s->net, &c, a, &sl->link, &err) < 0) {
+            sl->link = NULL;
+            count(&s->failed);
+            aq_log(AQ_LOG_WARN, "pool", "accept_failed text=%s", err.text);
+            continue;
+        }
+        sl->bucket = bucket;
+        atomic_fetch_add(&s->n_unauth, 1);
+    }
+}
+
+static void release(aq_listener *s, slot *sl)
+{
+    sl->link = NULL;
+    atomic_fetch_sub(&s->n_unauth, 1);
+}
+
+static void refuse(aq_listener *s, slot *sl, const aq_err *why)
+{
+    struct sockaddr_storage from;
+    socklen_t n = sizeof from;
+
+    count(&s->failed);
+    if (getpeername(aq_link_fd(sl->link), (struct sockaddr *)&from, &n) == 0)
+        log_once(tries_of(s, sl->bucket, aq_now_us()), (struct sockaddr *)&from, why->text);
+    aq_link_refuse(sl->link, why);
+    aq_link_free(sl->link);
+    release(s, sl);
+}
+
+static void serve_slot(aq_listener *s, slot *sl)
+{
+    aq_link_cb cb = {0};
+    aq_err err = {0};
+    int rc = aq_link_pump(sl->link, &err);
+
+    if (rc == 0 && aq_now_us() >= aq_link_deadline_us(sl->link))
+        rc = aq_fail(&err, AQ_E_TIMEOUT, "the other PC did not introduce itself in time");
+    if (rc == 0)
+        return;
+    if (rc == 1 && (rc = s->accept(s->user, sl->link, &cb, &err)) == AQ_OK &&
+        (rc = aq_link_start(sl->link, &cb, &err)) < 0) {
+        /* The caller has taken it over: it must hear of its end. */
+        aq_link_refuse(sl->link, &err);
+        if (cb.closed_cb)
+            cb.closed_cb(cb.user, sl->link, &err);
+        count(&s->failed);
+        release(s, sl);
+        return;
+    }
+    if (rc < 0) {
+        refuse(s, sl, &err);
+        return;
+    }
+    count(&s->opened);
+    release(s, sl);
+}
+
+static void *listener_main(void *user)
+{
+    aq_listener *s = user;
+
+    while (!atomic_load(&s->stop)) {
+        struct pollfd p[1 + AQ_ADDRS_MAX + AQ_LINK_UNAUTH_MAX];
+        uint32_t n = 0, at[AQ_LINK_UNAUTH_MAX], n_at = 0;
+        int64_t now = aq_now_us(), next = now + 500000;
+
+        p[n++] = (struct pollfd){.fd = s->wake_fd, .events = POLLIN};
+        for (uint32_t i = 0; i < s->n_fd; i++)
+            p[n++] = (struct pollfd){.fd = s->fd[i], .events = now >= s->pause_us ? POLLIN : 0};
+        for (uint32_t i = 0; i < AQ_LINK_UNAUTH_MAX; i++) {
+            const aq_link *l = s->slot[i].link;
+            if (!l)
+                continue;
+            at[n_at++] = i;
+            p[n++] = (struct pollfd){.fd = aq_link_fd(l), .events = POLLIN};
+            if (aq_link_wants_out(l))
+                p[n - 1].events |= POLLOUT;
+            next = AQ_MIN(next, aq_link_deadline_us(l));
+        }
+        int64_t ms = (next - now) / 1000 + 1;
+        if (poll(p, n, (int)AQ_MAX(1, AQ_MIN(ms, 500))) < 0 && errno != EINTR)
+            aq_log(AQ_LOG_ERROR, "pool", "poll errno=%d", errno);
+        /* Links first, so that those who are here already are not kept by newcomers. */
+        for (uint32_t i = 0; i < n_at; i++)
+            if (p[1 + s->n_fd + i].revents ||
+                aq_now_us() >= aq_link_deadline_us(s->slot[at[i]].link))
+                serve_slot(s, &s->slot[at[i]]);
+        for (uint32_t i = 0; i < s->n_fd; i++)
+            if (p[1 + i].revents)
+                take_callers(s, s->fd[i]);
+    }
+    return NULL;
+}
+
+static int listen_on(aq_listener *s, const struct sockaddr_storage *addr, aq_err *err)
+{
+    struct sockaddr_storage a = *addr;
+    struct sockaddr_in *a4 = (struct sockaddr_in *)(void *)&a;
+    struct sockaddr_in6 *a6 = (struct sockaddr_in6 *)(void *)&a;
+    char text[AQ_ADDR_MAX + 1];
+    int one = 1;
+    uint16_t *port = a.ss_family == AF_INET ? &a4->sin_port : &a6->sin6_port;
+    AQ_AUTOFD int fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (*port == 0)
+        *port = htons(s->port); /* as the first address got it */
+    aq_addr_text((struct sockaddr *)&a, true, text);
+    if (fd < 0)
+        return aq_fail_errno(err, errno, "listening on %s", text);
+    (void)!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (a.ss_family == AF_INET6)
+        (void)!setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&a, aq_addr_len((struct sockaddr *)&a)) < 0 ||
+        listen(fd, 64) < 0) {
+        if (errno == EADDRINUSE)
+            return aq_fail(err, AQ_E_IO,
+                           "%s is in use by another program: close it, or choose another port", text);
+        return aq_fail_errno(err, errno, "listening on %s", text);
+    }
+    socklen_t n = sizeof a;
+    if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
+        return aq_fail_errno(err, errno, "listening on %s", text);
+    if (s->port == 0)
+        s->port = ntohs(*port);
+    s->fd[s->n_fd++] = fd;
+    fd = -1;
+    return AQ_OK;
+}
+
+int aq_listener_new(aq_net *net, const struct sockaddr_storage *addr, uint32_t n_addr,
+                    aq_accept_fn accept, void *user, aq_listener **ret, aq_err *err)
+{
+    AQ_AUTO(aq_listener_free) aq_listener *s = calloc(1, sizeof *s);
+    int rc;
+
+    if (!s)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for the pool");
+    s->net = net;
+    s->accept = accept;
+    s->user = user;
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->wake_fd < 0)
+        return aq_fail_errno(err, errno, "listening");
+    if (n_addr == 0 || n_addr > AQ_ADDRS_MAX)
+        return aq_fail(err, AQ_E_INVAL, "there are %u addresses to listen on", n_addr);
+    s->n_prefix = aq_addr_on_link(s->prefix, AQ_PREFIX6_MAX);
+    for (uint32_t i = 0; i < n_addr; i++)
+        if ((rc = aq_addr_check((const struct sockaddr *)&addr[i], s->prefix, s->n_prefix, err)) <
+            0)
+            return rc;
+    for (uint32_t i = 0; i < n_addr; i++)
+        if ((rc = listen_on(s, &addr[i], err)) < 0)
+            return rc;
+    aq_net_set_port(net, s->port);
+    if ((rc = pthread_create(&s->thread, NULL, listener_main, s)) != 0)
+        return aq_fail_errno(err, rc, "no thread to listen");
+    s->started = true;
+    *ret = AQ_STEAL(s);
+    return AQ_OK;
+}
+
+void aq_listener_free(aq_listener *s)
+{
+    uint64_t one = 1;
+
+    if (!s)
+        return;
+    if (s->started) {
+        atomic_store(&s->stop, true);
+        (void)!write(s->wake_fd, &one, sizeof one);
+        pthread_join(s->thread, NULL);
+        aq_net_set_port(s->net, 0);
+    }
+    for (uint32_t i = 0; i < AQ_LINK_UNAUTH_MAX; i++)
+        if (s->slot[i].link)
+            aq_link_free(s->slot[i].link);
+    for (uint32_t i = 0; i < s->n_fd; i++)
+        close(s->fd[i]);
+    aq_fd_close_p(&s->wake_fd);
+    free(s);
+}
+
+uint16_t aq_listener_port(const aq_listener *s)
+{
+    return s->port;
+}
+
+void aq_listener_get_count(const aq_listener *s, aq_listener_count *ret)
+{
+    ret->accepted = atomic_load(&s->accepted);
+    ret->refused_addr = atomic_load(&s->refused_addr);
+    ret->refused_rate = atomic_load(&s->refused_rate);
+    ret->refused_full = atomic_load(&s->refused_full);
+    ret->failed = atomic_load(&s->failed);
+    ret->opened = atomic_load(&s->opened);
+    ret->n_unauth = atomic_load(&s->n_unauth);
+}
