@@ -276,7 +276,8 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
 {
     AqApplication *self = AQ_APPLICATION(app);
     GVariantDict *dict = g_application_command_line_get_options_dict(line);
-    const char *model = NULL, *ask = NULL, *page = NULL, *shot_file = NULL, *size = NULL, *temp = NULL;
+    const char *model = NULL, *ask = NULL, *page = NULL, *shot_file = NULL, *size = NULL,
+               *temp = NULL;
     g_autofree const char **rest = NULL;
     gboolean made;
 

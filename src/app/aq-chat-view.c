@@ -15,6 +15,7 @@ struct _AqChatView {
     GtkWidget *stack, *empty_page, *scrolled, *list, *entry, *placeholder, *send, *stop;
     AqChat *chat;
     gboolean at_end;
+    guint scroll_tick;
 };
 
 G_DEFINE_FINAL_TYPE(AqChatView, aq_chat_view, ADW_TYPE_BIN)
@@ -103,12 +104,22 @@ static void on_scrolled(AqChatView *self)
                    gtk_adjustment_get_upper(adj) - NEAR_END_PX;
 }
 
+static gboolean scroll_to_end(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
+{
+    AqChatView *self = AQ_CHAT_VIEW(widget);
+    GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
+    self->scroll_tick = 0;
+    gtk_adjustment_set_value(adj,
+                             gtk_adjustment_get_upper(adj) - gtk_adjustment_get_page_size(adj));
+    return G_SOURCE_REMOVE;
+}
+
+/* Called while the viewport is laid out, which takes no other position then: scroll in the next frame. */
 static void on_resized(AqChatView *self)
 {
-    GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
-    if (self->at_end)
-        gtk_adjustment_set_value(adj,
-                                 gtk_adjustment_get_upper(adj) - gtk_adjustment_get_page_size(adj));
+    if (self->at_end && !self->scroll_tick)
+        self->scroll_tick =
+            gtk_widget_add_tick_callback(GTK_WIDGET(self), scroll_to_end, NULL, NULL);
 }
 
 static GtkWidget *create_row(gpointer item, gpointer user)

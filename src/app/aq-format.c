@@ -57,8 +57,7 @@ char *aq_format_usage(const aq_usage *usage)
             g_string_append_printf(s, _("first token after %d ms"),
                                    MAX(1, (int)((usage->first_us + 500) / 1000)));
         else
-            g_string_append_printf(s, _("first token after %.1f s"),
-                                   (double)usage->first_us / 1e6);
+            g_string_append_printf(s, _("first token after %.1f s"), (double)usage->first_us / 1e6);
     }
     if (s->len)
         g_string_append(s, " · ");

@@ -100,10 +100,14 @@ static void update(AqMessageRow *self)
     }
     gtk_widget_set_visible(self->failure, failed);
     if (failed) {
-        g_autofree char *text = g_utf8_make_valid(aq_message_get_error(m), -1);
+        /* Asking the same again is no help when the chat is too long. */
+        gboolean too_long = aq_message_get_error_code(m) == AQ_E_LIMIT;
+        g_autofree char *why = g_utf8_make_valid(aq_message_get_error(m), -1);
+        /* Translators: a sentence that says why and what to do */
+        g_autofree char *text = g_strdup_printf(_("Not answered: %s"), why);
         gtk_label_set_text(GTK_LABEL(self->failure_label), text);
-        gtk_widget_set_visible(self->retry, self->last);
-        gtk_widget_set_visible(self->fresh, aq_message_get_error_code(m) == AQ_E_LIMIT);
+        gtk_widget_set_visible(self->retry, self->last && !too_long);
+        gtk_widget_set_visible(self->fresh, too_long);
     }
     gtk_widget_set_visible(self->foot, answer && !running && !failed);
     gtk_widget_set_visible(self->again, self->last);

@@ -3,8 +3,6 @@
  * rendered. */
 #include "aq-shot.h"
 
-#include <glib/gi18n.h>
-
 #define SETTLE_FRAMES 12
 
 typedef struct {
@@ -101,10 +99,10 @@ void aq_shot_start(AqWindow *window, AqEngineHost *host, const char *page, const
     shot->host = g_object_ref(host);
     shot->page = g_strdup(page);
     shot->file = g_strdup(file);
-    shot->ask = g_strdup(ask ? ask : _("What is Aquifer?"));
+    shot->ask = g_strdup(ask ? ask : "What is Aquifer?");
     shot->ret_status = ret_status;
-    /* Nothing half-way in the picture. */
+    /* Nothing half-way in the picture, and the same letters on every machine. */
     g_object_set(gtk_widget_get_settings(GTK_WIDGET(window)), "gtk-enable-animations", FALSE,
-                 "gtk-cursor-blink", FALSE, NULL);
+                 "gtk-cursor-blink", FALSE, "gtk-font-name", "Cantarell 11", NULL);
     gtk_widget_add_tick_callback(GTK_WIDGET(window), on_frame, shot, (GDestroyNotify)shot_free);
 }

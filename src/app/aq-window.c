@@ -17,6 +17,7 @@ struct _AqWindow {
     GListStore *chats;
     GSettings *settings;
     double temperature;
+    gboolean loading;
 };
 
 G_DEFINE_FINAL_TYPE(AqWindow, aq_window, ADW_TYPE_APPLICATION_WINDOW)
@@ -69,8 +70,10 @@ static void hush(AqWindow *self)
 
 static void on_host_changed(AqWindow *self)
 {
-    if (aq_engine_host_get_state(self->host) == AQ_ENGINE_LOADING)
+    gboolean loading = aq_engine_host_get_state(self->host) == AQ_ENGINE_LOADING;
+    if (loading && !self->loading)
         hush(self);
+    self->loading = loading;
     show_status(self);
 }
 

@@ -21,8 +21,7 @@ int aq_addr_check(const struct sockaddr *, const aq_prefix6 *, uint32_t n, aq_er
 /** "192.168.1.7", "[fe80::1%2]", with ":port" when with_port. */
 void aq_addr_text(const struct sockaddr *, bool with_port, char ret[AQ_ADDR_MAX + 1]);
 /** The other way; without a port it is port. Numbers only: no name is looked up. INVAL. */
-int aq_addr_parse(const char *text, uint16_t port, struct sockaddr_storage *ret,
-                  aq_err *) AQ_MUST;
+int aq_addr_parse(const char *text, uint16_t port, struct sockaddr_storage *ret, aq_err *) AQ_MUST;
 socklen_t aq_addr_len(const struct sockaddr *);
 /** One bucket for one neighbour: the IPv4 address, or the /64 of an IPv6 one. */
 uint64_t aq_addr_bucket(const struct sockaddr *);

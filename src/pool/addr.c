@@ -75,10 +75,11 @@ int aq_addr_check(const struct sockaddr *a, const aq_prefix6 *prefix, uint32_t n
                 return AQ_OK;
     }
     aq_addr_text(a, false, text);
-    return aq_fail(err, AQ_E_AUTH,
-                   "%s is not an address of this network: a pool works only between PCs of one home "
-                   "or office network",
-                   text);
+    return aq_fail(
+        err, AQ_E_AUTH,
+        "%s is not an address of this network: a pool works only between PCs of one home "
+        "or office network",
+        text);
 }
 
 uint32_t aq_addr_on_link(aq_prefix6 *ret, uint32_t cap)
@@ -95,8 +96,7 @@ uint32_t aq_addr_on_link(aq_prefix6 *ret, uint32_t cap)
         const uint8_t *mask = as6(i->ifa_netmask)->sin6_addr.s6_addr;
         memcpy(ret[n].a, as6(i->ifa_addr)->sin6_addr.s6_addr, 16);
         ret[n].n_bits = 0;
-        while (ret[n].n_bits < 128 &&
-               (mask[ret[n].n_bits / 8] >> (7 - ret[n].n_bits % 8) & 1))
+        while (ret[n].n_bits < 128 && (mask[ret[n].n_bits / 8] >> (7 - ret[n].n_bits % 8) & 1))
             ret[n].n_bits++;
         n++;
     }
@@ -184,8 +184,7 @@ int aq_addr_parse(const char *text, uint16_t dflt, struct sockaddr_storage *ret,
         char *scope = strchr(start, '%');
         if (scope)
             *scope++ = 0;
-        if (!get_port(close ? close + 1 : "", dflt, &port) ||
-            parse6(start, scope, port, ret) < 0)
+        if (!get_port(close ? close + 1 : "", dflt, &port) || parse6(start, scope, port, ret) < 0)
             goto bad;
         return AQ_OK;
     }

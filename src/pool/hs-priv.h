@@ -44,12 +44,12 @@ int aq_proof_make(const uint8_t secret[AQ_SECRET_BYTES], aq_role, const aq_proof
 
 typedef struct aq_hs_cfg {
     aq_role role;
-    aq_hello me;      /* own HELLO; as acceptor its purpose is filled in */
-    aq_id peer;       /* as TLS saw it */
-    bool peer_known;  /* in the roster */
+    aq_hello me;     /* own HELLO; as acceptor its purpose is filled in */
+    aq_id peer;      /* as TLS saw it */
+    bool peer_known; /* in the roster */
     bool pair_open, join_open;
     uint8_t exporter[32];
-    uint8_t secret[AQ_SECRET_BYTES]; /* of the pool, or typed in for `join` */
+    uint8_t secret[AQ_SECRET_BYTES];                   /* of the pool, or typed in for `join` */
     int (*share)(void *user, aq_bytes *ret, aq_err *); /* the roster, for REKEY */
     void *user;
 } aq_hs_cfg;

@@ -319,8 +319,7 @@ static int check_hello(aq_hs *hs, aq_err *err)
     switch (p->purpose) {
     case AQ_FOR_PAIR:
         if (!dialer && !hs->cfg.pair_open)
-            return aq_fail(err, AQ_E_BUSY, "%s is not ready to pair: open its Pool page",
-                           me->name);
+            return aq_fail(err, AQ_E_BUSY, "%s is not ready to pair: open its Pool page", me->name);
         if (p->has_pool && me->has_pool)
             return aq_fail(err, AQ_E_MISMATCH,
                            "%s and %s are in a pool already: one of them must leave it first",

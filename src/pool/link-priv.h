@@ -11,16 +11,16 @@
 #include "hs-priv.h"
 #include "tls-priv.h"
 
-#define AQ_LINK_BEAT_US 500000ll     /* a PING each */
-#define AQ_LINK_GONE_US 1500000ll    /* silence that means gone: three beats */
-#define AQ_LINK_AUTH_US 5000000ll    /* from accept or connect to AUTH_OK */
-#define AQ_LINK_PAIR_US 60000000ll   /* for two people to compare digits */
-#define AQ_LINK_PIECE (256u << 10)   /* a frame up to this leaves in one send */
-#define AQ_LINK_CTL_QUEUE_MAX 256u   /* frames */
+#define AQ_LINK_BEAT_US 500000ll   /* a PING each */
+#define AQ_LINK_GONE_US 1500000ll  /* silence that means gone: three beats */
+#define AQ_LINK_AUTH_US 5000000ll  /* from accept or connect to AUTH_OK */
+#define AQ_LINK_PAIR_US 60000000ll /* for two people to compare digits */
+#define AQ_LINK_PIECE (256u << 10) /* a frame up to this leaves in one send */
+#define AQ_LINK_CTL_QUEUE_MAX 256u /* frames */
 #define AQ_LINK_DATA_QUEUE_MAX 64u
-#define AQ_LINK_UNAUTH_MAX 16u       /* connections that have not proved anything yet */
-#define AQ_LINK_UNAUTH_ADDR_MAX 4u   /* of one address */
-#define AQ_LINK_TRIES_MAX 20u        /* of one address in AQ_LINK_TRIES_US */
+#define AQ_LINK_UNAUTH_MAX 16u     /* connections that have not proved anything yet */
+#define AQ_LINK_UNAUTH_ADDR_MAX 4u /* of one address */
+#define AQ_LINK_TRIES_MAX 20u      /* of one address in AQ_LINK_TRIES_US */
 #define AQ_LINK_TRIES_US 10000000ll
 
 typedef struct aq_net aq_net; /* what all links of this PC share */
@@ -108,9 +108,11 @@ void aq_listener_get_count(const aq_listener *, aq_listener_count *ret);
 
 /* ---- between link.c and listen.c ------------------------------------------------------------- */
 
-int aq_link_accepted(aq_net *, int *fd, const struct sockaddr *from, aq_link **ret,
-                     aq_err *) AQ_MUST; /* takes *fd */
-int aq_link_pump(aq_link *, aq_err *) AQ_MUST; /* 0 = goes on, 1 = open; never blocks */
+/** A link over a connected socket (taken), for who pumps it himself: the acceptor's end, or with d
+ * (its addresses are not looked at) the dialer's. */
+int aq_link_over(aq_net *, int *fd, const struct sockaddr *from, const aq_dial *d, aq_link **ret,
+                 aq_err *) AQ_MUST;
+int aq_link_pump(aq_link *, aq_err *) AQ_MUST;  /* 0 = goes on, 1 = open; never blocks */
 void aq_link_refuse(aq_link *, const aq_err *); /* says why (best effort) and shuts down */
 int aq_link_fd(const aq_link *);
 bool aq_link_wants_out(const aq_link *);

@@ -345,18 +345,32 @@ static bool accept_cert(void *user, const aq_id *id)
     return atomic_load(&l->net->pair_open) || atomic_load(&l->net->join_open);
 }
 
-int aq_link_accepted(aq_net *net, int *fd, const struct sockaddr *from, aq_link **ret, aq_err *err)
+static void set_dial(aq_link *l, const aq_dial *d)
+{
+    l->purpose = d->purpose;
+    if (d->to) {
+        l->has_to = true;
+        l->to = *d->to;
+    }
+    if (d->join_secret)
+        memcpy(l->join_secret, d->join_secret, AQ_SECRET_BYTES);
+}
+
+int aq_link_over(aq_net *net, int *fd, const struct sockaddr *from, const aq_dial *d, aq_link **ret,
+                 aq_err *err)
 {
     aq_link *l = NULL;
-    int rc = create(net, AQ_ACCEPTOR, &l, err);
+    int rc = create(net, d ? AQ_DIALER : AQ_ACCEPTOR, &l, err);
 
     if (rc < 0)
         return rc;
     l->fd = *fd;
     *fd = -1;
     memcpy(&l->addr[0], from, aq_addr_len(from));
+    if (d)
+        set_dial(l, d);
     if ((rc = aq_socket_setup(l->fd, err)) < 0 ||
-        (rc = aq_tls_new(net->tls, false, accept_cert, l, &l->tls, err)) < 0) {
+        (rc = aq_tls_new(net->tls, d != NULL, accept_cert, l, &l->tls, err)) < 0) {
         destroy(l);
         return rc;
     }
@@ -374,8 +388,11 @@ static int share_roster(void *user, aq_bytes *ret, aq_err *err)
 /* TLS stands: the machine of HELLO and AUTH begins. */
 static int begin_hs(aq_link *l, aq_err *err)
 {
-    aq_hs_cfg cfg = {.role = l->role, .peer = *aq_tls_peer_id(l->tls), .peer_known = l->peer_known,
-                     .share = share_roster, .user = l->net->trust};
+    aq_hs_cfg cfg = {.role = l->role,
+                     .peer = *aq_tls_peer_id(l->tls),
+                     .peer_known = l->peer_known,
+                     .share = share_roster,
+                     .user = l->net->trust};
     aq_hello *me = &cfg.me;
     aq_cred c;
     __attribute__((cleanup(aq_bytes_wipe_p))) aq_bytes out = {0};
@@ -427,6 +444,25 @@ static int enter_joined(aq_link *l, aq_err *err)
     return aq_trust_join(l->net->trust, l->hs.peer.pool, l->hs.peer.epoch, l->join_secret, &m, err);
 }
 
+static int send_roster(aq_link *l, aq_err *err)
+{
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes roster = {0}, b = {0};
+    aq_cred c;
+
+    aq_trust_cred(l->net->trust, &c);
+    bool newer = c.in_pool && c.version >= l->hs.peer.roster;
+    aq_mem_wipe(&c, sizeof c);
+    if (!newer)
+        return AQ_OK;
+    int rc = aq_trust_share(l->net->trust, &roster, err);
+    if (rc < 0)
+        return rc;
+    const char *text = aq_bytes_str(&roster);
+    if (!text || aq_kv_put_text(&b, "roster", text) < 0)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for the roster");
+    return aq_link_send(l, AQ_T_ROSTER, 0, b.p, b.n, NULL, err);
+}
+
 /* 0 = goes on, 1 = open. */
 static int handshake_frame(aq_link *l, const uint8_t *p, aq_err *err)
 {
@@ -470,6 +506,8 @@ static int handshake_frame(aq_link *l, const uint8_t *p, aq_err *err)
     l->seq_out = hs->seq_out;
     l->accepting = true;
     pthread_mutex_unlock(&l->lock);
+    if (hs->state != AQ_LS_PAIR && (rc = send_roster(l, err)) < 0)
+        return rc;
     return 1;
 }
 
@@ -868,7 +906,8 @@ static int dial_failed(const aq_link *l, int errnum, aq_err *err)
     case EHOSTUNREACH:
     case ENETUNREACH:
         return aq_fail(err, AQ_E_GONE,
-                       "%s cannot be reached: it is off, or a firewall there blocks the port", addr);
+                       "%s cannot be reached: it is off, or a firewall there blocks the port",
+                       addr);
     case ETIMEDOUT:
         return aq_fail(err, AQ_E_TIMEOUT,
                        "no answer from %s: it is off, or a firewall there drops what it is sent",
@@ -887,8 +926,9 @@ static int connect_any(aq_link *l, aq_err *err)
 
     for (uint32_t i = 0; i < l->n_addr; i++) {
         const struct sockaddr *a = (const struct sockaddr *)&l->addr[i];
-        p[i] = (struct pollfd){.fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-                               .events = POLLOUT};
+        p[i] = (struct pollfd){
+            .fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+            .events = POLLOUT};
         if (p[i].fd < 0)
             last = errno;
         else if (connect(p[i].fd, a, aq_addr_len(a)) == 0 || errno == EINPROGRESS)
@@ -934,48 +974,17 @@ static int connect_any(aq_link *l, aq_err *err)
     return rc < 0 ? rc : aq_tls_new(l->net->tls, true, accept_cert, l, &l->tls, err);
 }
 
-static int send_roster(aq_link *l, aq_err *err)
-{
-    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes roster = {0}, b = {0};
-    aq_cred c;
-
-    aq_trust_cred(l->net->trust, &c);
-    bool newer = c.in_pool && c.version >= l->hs.peer.roster;
-    aq_mem_wipe(&c, sizeof c);
-    if (!newer)
-        return AQ_OK;
-    int rc = aq_trust_share(l->net->trust, &roster, err);
-    if (rc < 0)
-        return rc;
-    const char *text = aq_bytes_str(&roster);
-    if (!text || aq_kv_put_text(&b, "roster", text) < 0)
-        return aq_fail(err, AQ_E_NOMEM, "no memory for the roster");
-    return aq_link_send(l, AQ_T_ROSTER, 0, b.p, b.n, NULL, err);
-}
-
-/* Once, on the link's own thread. */
-static int opened(aq_link *l, aq_err *err)
-{
-    l->open_told = true;
-    if (aq_wire_max((aq_lstate)atomic_load(&l->state), l->role, AQ_T_ROSTER) >= 0) {
-        int rc = send_roster(l, err);
-        if (rc < 0)
-            return rc;
-    }
-    if (l->cb.open_cb)
-        l->cb.open_cb(l->cb.user, l);
-    return AQ_OK;
-}
-
 /* Heartbeat, silence and deadlines; *ret_ms until the next of them. */
 static int timers(aq_link *l, int *ret_ms, aq_err *err)
 {
     int64_t now = aq_now_us(), next = l->deadline_us;
-    bool beats = l->hs_done && aq_wire_max((aq_lstate)atomic_load(&l->state), l->role, AQ_T_PING) >= 0;
+    bool beats =
+        l->hs_done && aq_wire_max((aq_lstate)atomic_load(&l->state), l->role, AQ_T_PING) >= 0;
 
     if (now >= l->deadline_us)
-        return l->hs_done ? aq_fail(err, AQ_E_TIMEOUT, "nobody compared the digits in time")
-                          : aq_fail(err, AQ_E_TIMEOUT, "the other PC did not introduce itself in time");
+        return l->hs_done
+                   ? aq_fail(err, AQ_E_TIMEOUT, "nobody compared the digits in time")
+                   : aq_fail(err, AQ_E_TIMEOUT, "the other PC did not introduce itself in time");
     if (beats) {
         char text[48];
         if (now - l->heard_us >= AQ_LINK_GONE_US)
@@ -1003,8 +1012,11 @@ static int serve(aq_link *l, aq_err *err)
         int ms = 500;
         uint64_t n;
 
-        if (l->hs_done && !l->open_told && (rc = opened(l, err)) < 0)
-            return rc;
+        if (l->hs_done && !l->open_told) {
+            l->open_told = true;
+            if (l->cb.open_cb)
+                l->cb.open_cb(l->cb.user, l);
+        }
         /* Read before looking at the clock: after a suspension the socket knows more. */
         rc = aq_link_pump(l, err);
         if (rc < 0)
@@ -1016,7 +1028,8 @@ static int serve(aq_link *l, aq_err *err)
         /* What the callbacks queued goes out now. */
         if ((rc = send_queued(l, err)) < 0 || (rc = timers(l, &ms, err)) < 0)
             return rc;
-        struct pollfd p[2] = {{.fd = l->fd, .events = POLLIN}, {.fd = l->wake_fd, .events = POLLIN}};
+        struct pollfd p[2] = {{.fd = l->fd, .events = POLLIN},
+                              {.fd = l->wake_fd, .events = POLLIN}};
         if (aq_link_wants_out(l))
             p[0].events |= POLLOUT;
         if (poll(p, 2, ms) < 0 && errno != EINTR)
@@ -1035,6 +1048,10 @@ static void *link_main(void *user)
     char addr[AQ_ADDR_MAX + 1];
     int rc = serve(l, &err);
 
+    /* A certificate is let in only while pairing is open; TLS cannot say more than no. */
+    if (rc == -AQ_E_AUTH && !l->told && !l->hs_done && l->role == AQ_DIALER &&
+        (l->purpose == AQ_FOR_PAIR || l->purpose == AQ_FOR_JOIN))
+        rc = aq_fail(&err, AQ_E_BUSY, "the other PC is not ready to pair: open its Pool page");
     pthread_mutex_lock(&l->lock);
     l->accepting = false;
     pthread_mutex_unlock(&l->lock);
@@ -1075,13 +1092,7 @@ int aq_link_dial(aq_net *net, const aq_dial *d, const aq_link_cb *cb, aq_link **
         return rc;
     memcpy(l->addr, d->addr, d->n_addr * sizeof l->addr[0]);
     l->n_addr = d->n_addr;
-    l->purpose = d->purpose;
-    if (d->to) {
-        l->has_to = true;
-        l->to = *d->to;
-    }
-    if (d->join_secret)
-        memcpy(l->join_secret, d->join_secret, AQ_SECRET_BYTES);
+    set_dial(l, d);
     if ((rc = aq_link_start(l, cb, err)) < 0) {
         destroy(l);
         return rc;

@@ -142,7 +142,7 @@ static void take_callers(aq_listener *s, int fd)
         slot *sl = admit(s, a, bucket);
         if (!sl)
             continue;
-        if (aq_link_accepted(s->net, &c, a, &sl->link, &err) < 0) {
+        if (aq_link_over(s->net, &c, a, NULL, &sl->link, &err) < 0) {
             sl->link = NULL;
             count(&s->failed);
             aq_log(AQ_LOG_WARN, "pool", "accept_failed text=%s", err.text);
@@ -256,10 +256,11 @@ static int listen_on(aq_listener *s, const struct sockaddr_storage *addr, aq_err
     if (a.ss_family == AF_INET6)
         (void)!setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (bind(fd, (struct sockaddr *)&a, aq_addr_len((struct sockaddr *)&a)) < 0 ||
-        listen(fd, 64) < 0) {
+        listen(fd, SOMAXCONN) < 0) {
         if (errno == EADDRINUSE)
             return aq_fail(err, AQ_E_IO,
-                           "%s is in use by another program: close it, or choose another port", text);
+                           "%s is in use by another program: close it, or choose another port",
+                           text);
         return aq_fail_errno(err, errno, "listening on %s", text);
     }
     socklen_t n = sizeof a;

@@ -14,10 +14,10 @@ typedef struct aq_pair_cfg {
     uint8_t exporter[32];
 } aq_pair_cfg;
 typedef enum aq_pair_step {
-    AQ_PAIR_COMMITS, /* waits for the other's commitment */
-    AQ_PAIR_REVEALS, /* waits for its nonce */
-    AQ_PAIR_COMPARES,/* the digits are shown */
-    AQ_PAIR_AGREED,  /* both people pressed They Match */
+    AQ_PAIR_COMMITS,  /* waits for the other's commitment */
+    AQ_PAIR_REVEALS,  /* waits for its nonce */
+    AQ_PAIR_COMPARES, /* the digits are shown */
+    AQ_PAIR_AGREED,   /* both people pressed They Match */
     AQ_PAIR_FAILED,
 } aq_pair_step;
 typedef struct aq_pair {

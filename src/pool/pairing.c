@@ -41,8 +41,7 @@ static int grant(aq_pairing *p, aq_link *link, aq_err *err)
     memcpy(m.name, peer->name, sizeof m.name);
     if (!aq_trust_roster(trust, NULL) && (rc = aq_trust_create(trust, err)) < 0)
         return rc;
-    if ((rc = aq_trust_add(trust, &m, err)) < 0 ||
-        (rc = aq_trust_share(trust, &roster, err)) < 0)
+    if ((rc = aq_trust_add(trust, &m, err)) < 0 || (rc = aq_trust_share(trust, &roster, err)) < 0)
         return rc;
     aq_trust_cred(trust, &c);
     const char *text = aq_bytes_str(&roster);
@@ -109,7 +108,9 @@ static void open_cb(void *user, aq_link *link)
     p->link = link;
     pthread_mutex_unlock(&p->lock);
     p->peer = peer->id;
-    p->grants = peer->has_pool ? false : aq_trust_roster(aq_net_trust(p->net), NULL) ? true : dialer;
+    p->grants = peer->has_pool                                ? false
+                : aq_trust_roster(aq_net_trust(p->net), NULL) ? true
+                                                              : dialer;
     int rc = aq_id_of_cert(aq_trust_identity(aq_net_trust(p->net))->cert, &id, own, &err);
     if (rc == AQ_OK)
         rc = aq_random(cfg.nonce, sizeof cfg.nonce, &err);

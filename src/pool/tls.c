@@ -73,8 +73,7 @@ static int fail_tls(aq_err *err, const char *what)
         ERR_error_string_n(e, why, sizeof why);
     ERR_clear_error();
     if (reason == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE)
-        return aq_fail(err, AQ_E_AUTH,
-                       "the other PC does not accept this one: pair them again");
+        return aq_fail(err, AQ_E_AUTH, "the other PC does not accept this one: pair them again");
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
         return aq_fail(err, AQ_E_AUTH, "the other PC is not a member of this pool: pair it first");
     if (reason == ERR_R_MALLOC_FAILURE)

@@ -33,6 +33,12 @@ int cli_eval_open(cli_eval *e, const char *path, const char *backend, const char
         rc = aq_model_open(e->rt, path, 0, &e->model, &e->src, &err);
     if (rc >= 0) {
         e->info = aq_model_get_info(e->model);
+        if (n_ctx > e->info->n_ctx_train)
+            rc = aq_fail(&err, AQ_E_LIMIT,
+                         "%u tokens do not fit: the model's context holds %u; ask for fewer", n_ctx,
+                         e->info->n_ctx_train);
+    }
+    if (rc >= 0) {
         aq_place place = {.backend = backend};
         rc = aq_eval_new(e->rt, e->model, &e->src, &place, type, n_ctx, max_rows, NULL, &e->eval,
                          &err);

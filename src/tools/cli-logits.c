@@ -5,6 +5,7 @@
  *
  * With --draft: the draft head's rows for tokens 1 .. n-1, each fed with the hidden row of the position before. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +19,8 @@ typedef struct job {
     aq_toks tok;
     uint32_t chunk;
     const char *out;
+    char
+        *part; /* written first, then takes the place of out; NULL when out is a device or a pipe */
     FILE *f;
     float *logits, *hidden; /* [chunk][n_vocab], [n][n_embd] with --draft */
 } job;
@@ -68,6 +71,38 @@ static int draft_rows(job *j)
     return CLI_OK;
 }
 
+/** Nothing is lost: a file that exists stays until the new one is whole, and what is read is not written to. */
+static int open_out(job *j, const char *model, const char *tokens)
+{
+    struct stat out, in;
+    bool exists = stat(j->out, &out) == 0;
+    const char *const read[] = {model, tokens};
+    for (size_t i = 0; exists && i < AQ_LEN(read); i++)
+        if (stat(read[i], &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino &&
+            S_ISREG(in.st_mode))
+            return cli_error(CLI_CANNOT, j->out,
+                             "is what is read, too (choose another --out FILE)");
+    int fd;
+    if (exists && !S_ISREG(out.st_mode)) {
+        fd = open(j->out, O_WRONLY | O_CLOEXEC);
+    } else {
+        if (asprintf(&j->part, "%s.%ld.part", j->out, (long)getpid()) < 0) {
+            j->part = NULL;
+            return cli_error(CLI_FAILED, j->out, "out of memory");
+        }
+        fd = open(j->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    }
+    j->f = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (j->f)
+        return CLI_OK;
+    int rc = cli_error(CLI_CANNOT, j->out,
+                       "cannot write: %s (check the folder, and that you may write there)",
+                       strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 static int run(job *j, const char *model, const char *tokens, bool draft)
 {
     int rc = cli_eval_tokens(&j->ev, tokens, &j->tok);
@@ -83,9 +118,8 @@ static int run(job *j, const char *model, const char *tokens, bool draft)
         return cli_error(CLI_FAILED, model,
                          "out of memory for chunks of %u tokens (a smaller --chunk needs less)",
                          j->chunk);
-    j->f = fopen(j->out, "wbe");
-    if (!j->f)
-        return cli_error(CLI_CANNOT, j->out, "cannot write: %s", strerror(errno));
+    if ((rc = open_out(j, model, tokens)) != CLI_OK)
+        return rc;
     rc = draft ? put_head(j, j->tok.id + 1, j->tok.n - 1) : put_head(j, j->tok.id, j->tok.n);
     if (rc == CLI_OK)
         rc = main_rows(j, draft);
@@ -93,9 +127,10 @@ static int run(job *j, const char *model, const char *tokens, bool draft)
         rc = draft_rows(j);
     if (fclose(j->f) != 0 && rc == CLI_OK)
         rc = cli_error(CLI_FAILED, j->out, "cannot write: %s", strerror(errno));
-    struct stat st;
-    if (rc != CLI_OK && stat(j->out, &st) == 0 && S_ISREG(st.st_mode))
-        unlink(j->out); /* no half file; a device or pipe stays */
+    if (rc == CLI_OK && j->part && rename(j->part, j->out) != 0)
+        rc = cli_error(CLI_FAILED, j->out, "cannot write: %s", strerror(errno));
+    if (rc != CLI_OK && j->part)
+        unlink(j->part); /* what was there before is still there */
     return rc;
 }
 
@@ -128,5 +163,6 @@ int cli_logits(int argc, char **argv)
     aq_toks_clear(&j.tok);
     free(j.logits);
     free(j.hidden);
+    free(j.part);
     return rc;
 }

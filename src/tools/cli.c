@@ -161,7 +161,7 @@ static int olg1_tokens(const char *path, const aq_bytes *b, aq_toks *ret, aq_err
     return 0;
 }
 
-int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err)
+static int read_tokens(const char *path, aq_toks *ret, aq_err *err)
 {
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
     int rc = cli_read_file(path, AQ_BYTES_MAX / 2, &b, err);
@@ -187,7 +187,21 @@ int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err)
             return aq_fail(err, -rc, "no memory for the tokens of %s", path);
         s = end;
     }
+    if (s != (const char *)b.p + b.n)
+        return aq_fail(err, AQ_E_FORMAT, "%s, byte %zu: a NUL is no token id", path,
+                       (size_t)(s - (const char *)b.p));
     return ret->n ? 0 : aq_fail(err, AQ_E_FORMAT, "%s holds no tokens", path);
+}
+
+int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err)
+{
+    aq_toks t = {0};
+    int rc = read_tokens(path, &t, err);
+    if (rc < 0)
+        aq_toks_clear(&t);
+    else
+        *ret = t;
+    return rc;
 }
 
 int cli_rt(uint32_t n_threads, aq_rt **ret, aq_err *err)

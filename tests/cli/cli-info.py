@@ -6,6 +6,7 @@ usage: cli-info.py AQUIFER-CLI SOURCE-ROOT
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -89,14 +90,16 @@ ok(r.returncode == 0 and 'aquifer-cli info MODEL' in r.stdout and not r.stderr, 
 
 r = run('dequant', blocks)
 lines = r.stdout.splitlines()
-ok(r.returncode == 0 and len(lines) == 6 and all(x.endswith('  ok') for x in lines), 'dequant: one line a type', r)
+ok(r.returncode == 0 and len(lines) >= 7 and all(x.endswith('  ok') for x in lines), 'dequant: one line a type', r)
 with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, 'blocks')
     data = bytearray(open(blocks, 'rb').read())
     data[-1] ^= 1
     open(path, 'wb').write(data)
     r = run('dequant', path)
-    ok(r.returncode == 1 and 'q6_K     type 14  DIFFERS at value 2047' in r.stdout and 'q6_K differs' in r.stderr, 'dequant: a differing bit is exit 1', r)
+    last = lines[-1].split()[0]
+    ok(r.returncode == 1 and re.search(last + r' +type \d+ +DIFFERS at value \d+', r.stdout) and last + ' differs' in r.stderr,
+       'dequant: a differing bit is exit 1', r)
     open(path, 'wb').write(b'')
     fails(2, 'holds no block', 'dequant', path)
 fails(1, 'no GDQ1 record', 'dequant', model('llama'))

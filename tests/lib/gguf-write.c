@@ -8,10 +8,37 @@
 
 enum { U16 = 2, U32 = 4, I32 = 5, FLOAT = 6, BOOL = 7, STR = 8, ARR = 9 };
 
+/* Where spread is given, a block is random bits but for a half d at byte d_at, and its values have the RMS d · spread. */
 static const gw_type types[] = {
-    {"F32", 0, 1, 4},    {"F16", 1, 1, 2},       {"BF16", 30, 1, 2},     {"Q8_0", 8, 32, 34},
-    {"Q4_1", 3, 32, 20}, {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176},
-    {"Q6_K", 14, 256, 210},
+    {"F32", 0, 1, 4, 0, 0},
+    {"F16", 1, 1, 2, 0, 0},
+    {"BF16", 30, 1, 2, 0, 0},
+    {"Q8_0", 8, 32, 34, 0, 0},
+    {"Q4_1", 3, 32, 20, 0, 0},
+    {"Q4_K", 12, 256, 144, 0, 0},
+    {"Q5_K", 13, 256, 176, 0, 0},
+    {"Q6_K", 14, 256, 210, 0, 0},
+#define N_MIX 8u /* the types of a "mix" end here */
+    {"Q4_0", 2, 32, 18, 0, 4.6f},
+    {"Q5_0", 6, 32, 22, 0, 9.2f},
+    {"Q5_1", 7, 32, 24, 0, 0},
+    {"Q2_K", 10, 256, 84, 0, 0},
+    {"Q3_K", 11, 256, 110, 108, 43},
+    {"IQ4_NL", 20, 32, 18, 0, 67.6f},
+    {"IQ4_XS", 23, 256, 136, 0, 1250},
+    {"MXFP4", 39, 32, 17, 0, 0},
+    {"NVFP4", 40, 64, 36, 0, 0},
+    {"IQ3_S", 21, 256, 110, 0, 140},
+    {"IQ3_XXS", 18, 256, 98, 0, 142},
+    {"IQ2_S", 22, 256, 82, 0, 56},
+    {"IQ2_XS", 17, 256, 74, 0, 56},
+    {"IQ2_XXS", 16, 256, 66, 0, 54},
+    {"IQ1_S", 19, 256, 50, 0, 7.2f},
+    {"IQ1_M", 29, 256, 56, 0, 0},
+    {"TQ1_0", 34, 256, 54, 52, 0.82f},
+    {"TQ2_0", 35, 256, 66, 64, 1.22f},
+    {"Q1_0", 41, 128, 18, 0, 1},
+    {"Q2_0", 42, 64, 18, 0, 1.22f},
 };
 
 const gw_type *gw_type_find(const char *name)
@@ -46,14 +73,17 @@ static void put_f32(gw *w, aq_bytes *b, float f)
 }
 
 /** Cut, not rounded; below 2^-14 in units of 2^-24. */
-static void put_f16(gw *w, aq_bytes *b, float f)
+static uint32_t half_of(float f)
 {
     uint32_t u;
     memcpy(&u, &f, 4);
     uint32_t sign = u >> 16 & 0x8000, mag = u & 0x7fffffff;
-    put_le(w, b,
-           sign | (mag < 0x38800000 ? (uint32_t)(fabsf(f) * 0x1p24f) : (mag >> 13) - (112 << 10)),
-           2);
+    return sign | (mag < 0x38800000 ? (uint32_t)(fabsf(f) * 0x1p24f) : (mag >> 13) - (112 << 10));
+}
+
+static void put_f16(gw *w, aq_bytes *b, float f)
+{
+    put_le(w, b, half_of(f), 2);
 }
 
 static void put_str(gw *w, aq_bytes *b, const char *s)
@@ -203,6 +233,12 @@ static void put_block(gw *w, const gw_type *t, float std, float mean)
     float d = std * (0.8f + 0.4f * (float)(draw(w) >> 40) * 0x1p-24f), v;
     uint8_t sc[8], mn[8], packed[12];
     uint32_t u;
+    if (t->spread > 0) {
+        put_random(w, t->d_at);
+        put_f16(w, b, d / t->spread);
+        put_random(w, t->block_bytes - t->d_at - 2);
+        return;
+    }
     switch (t->id) {
     case 0:
         put_f32(w, b, mean + std * draw_f32(w));
@@ -224,6 +260,31 @@ static void put_block(gw *w, const gw_type *t, float std, float mean)
         put_f16(w, b, d / 4.6f);
         put_f16(w, b, -7.5f * d / 4.6f);
         put_random(w, 16);
+        break;
+    case 7: /* q even over 0 .. 31 */
+        put_f16(w, b, d / 9.2f);
+        put_f16(w, b, -15.5f * d / 9.2f);
+        put_random(w, 20);
+        break;
+    case 10: /* q even over 0 .. 3, scales and mins over 0 .. 15; dmin makes the mean 0 */
+        put_random(w, 80);
+        put_f16(w, b, d / 13.8f);
+        put_f16(w, b, 1.5f * d / 13.8f);
+        break;
+    case 29: /* the half lies in the upper four bits of four words */
+        u = half_of(d / 7.2f);
+        put_random(w, 48);
+        for (int j = 0; j < 4; j++)
+            put_le(w, b, (draw(w) & 0xfff) | (uint64_t)(u >> 4 * j & 15) << 12, 2);
+        break;
+    case 39: /* levels 0 .. 6 of RMS 2.93; an exponent of 2 */
+        put_le(w, b, (uint64_t)(127 + lrintf(log2f(d / 2.93f))), 1);
+        put_random(w, 16);
+        break;
+    case 40: /* four unsigned e4m3 */
+        for (int j = 0; j < 4; j++)
+            put_le(w, b, (uint64_t)fmaxf(7 + floorf(log2f(d / 2.93f)), 0) << 3 | (draw(w) & 7), 1);
+        put_random(w, 32);
         break;
     case 12: /* dmin · min is about the mean of d · scale · q */
     case 13: /* likewise with one more bit */
@@ -317,8 +378,8 @@ void gw_vocab(gw *w)
 typedef struct model {
     gw w;
     const char *arch;
-    const gw_type *type; /* NULL: mix */
-    uint32_t n_mixed;
+    const gw_type *type; /* NULL: mix or rest */
+    uint32_t first, n_types, n_mixed;
     uint64_t E, FF, H, KV, HD, NE, FE, D, NK, NV;
 } model;
 
@@ -353,7 +414,7 @@ static void mat(model *m, const char *p, const char *name, uint64_t in, uint64_t
 {
     const gw_type *t = m->type;
     while (!t || in % t->block_vals) /* only a mix holds types that do not fit everywhere */
-        t = &types[m->n_mixed++ % AQ_LEN(types)];
+        t = &types[m->first + m->n_mixed++ % m->n_types];
     mat_of(m, t, p, name, in, out, lead, gain);
 }
 
@@ -436,12 +497,14 @@ static void layer(model *m, uint32_t i, bool is_draft)
 int gw_model(const char *arch, const char *type, uint64_t seed, const char *path)
 {
     bool llama = !strcmp(arch, "llama"), qwen35 = !strcmp(arch, "qwen35"),
-         mix = !strcmp(type, "mix");
+         mix = !strcmp(type, "mix"), rest = !strcmp(type, "rest");
     model m = {.arch = arch, .type = gw_type_find(type)};
-    if ((!llama && !qwen35 && strcmp(arch, "qwen3moe")) || (!m.type && !mix))
+    if ((!llama && !qwen35 && strcmp(arch, "qwen3moe")) || (!m.type && !mix && !rest))
         return -AQ_E_INVAL;
     uint32_t n_layer = qwen35 ? 4 : 3, n_draft = qwen35;
-    bool wide = mix || m.type->block_vals == 256; /* every row must be whole blocks */
+    m.first = rest ? N_MIX : 0;
+    m.n_types = rest ? AQ_LEN(types) - N_MIX : N_MIX;
+    bool wide = !m.type || m.type->block_vals > 32; /* every row must be whole blocks */
     gw_begin(&m.w, seed);
     m.E = wide ? 256 : 64;
     m.FF = wide ? 256 : 96;

@@ -7,14 +7,15 @@
 #include "aq/base.h"
 
 /** Write a small random model to path: arch "llama" (tied head, rope factors), "qwen3moe" or "qwen35" (with a draft layer); its matrices
- * stored as type "F32", "F16", "BF16", "Q8_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K", or "mix" (one after the other). Byte-level BPE vocabulary
- * of GW_VOCAB tokens and a ChatML template. The same arguments give the same bytes. 0, or -AQ_E_* (INVAL, NOMEM, IO). */
+ * stored as type "F32", "Q4_K", … (gguf-write.c lists them), "mix" (the eight up to Q6_K, one after the other) or "rest" (the others
+ * likewise). Byte-level BPE vocabulary of GW_VOCAB tokens and a ChatML template. The same arguments give the same bytes. 0, or -AQ_E_* (INVAL, NOMEM, IO). */
 int gw_model(const char *arch, const char *type, uint64_t seed, const char *path);
 #define GW_VOCAB 272u
 
 typedef struct gw_type {
     const char *name;
-    uint32_t id, block_vals, block_bytes;
+    uint32_t id, block_vals, block_bytes, d_at;
+    float spread;
 } gw_type;
 const gw_type *gw_type_find(const char *name); /* NULL if unknown */
 

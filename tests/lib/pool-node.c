@@ -162,7 +162,8 @@ bool node_start(node *n, const char *top, const char *name)
     snprintf(n->dir, sizeof n->dir, "%s/%s", top, name);
     int rc = aq_trust_open(n->dir, name, NULL, &n->trust, &err);
     if (rc == AQ_OK)
-        rc = aq_net_new(n->trust, "test 1", AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16, &n->net, &err);
+        rc = aq_net_new(n->trust, "test 1", AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16, &n->net,
+                        &err);
     if (rc < 0)
         printf("# %s: %s\n", name, err.text);
     return rc == AQ_OK;

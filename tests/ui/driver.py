@@ -3,6 +3,7 @@
 
 import ctypes
 import functools
+import glob
 import os
 import signal
 import subprocess
@@ -92,7 +93,7 @@ def wait(condition, limit_s=HANG_S):
     while True:
         try:
             value = condition()
-        except gi.repository.GLib.Error:  # a widget that went while it was looked at
+        except (gi.repository.GLib.Error, AttributeError):  # a widget that is not there, or went while it was looked at
             value = None
         if value or time.monotonic() >= end:
             return value
@@ -105,7 +106,7 @@ class App:
     def __init__(self, program, *args, env=None):
         self.log = open(os.path.join(os.environ['HOME'], 'app.log'), 'ab')
         self.process = subprocess.Popen([program, *args], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
-                                        env={**os.environ, **(env or {})})
+                                        env={**os.environ, **(env or {})}, start_new_session=True)
         self.root = wait(self._find_root)
         if not self.root:
             raise RuntimeError('the window did not appear:\n' + self.messages())
@@ -120,6 +121,19 @@ class App:
                 app.set_cache_mask(Atspi.Cache.NONE)
                 return app
         return None
+
+    def others(self):
+        """Processes besides the app in its session: all that it started, even those that were cut loose from it."""
+        found = []
+        for stat in glob.glob('/proc/[0-9]*/stat'):
+            try:
+                with open(stat, encoding='utf-8', errors='replace') as f:
+                    name, rest = f.read().rsplit(')', 1)
+            except OSError:
+                continue
+            if int(rest.split()[3]) == self.process.pid and not name.startswith('%d ' % self.process.pid):
+                found.append(name + ')')
+        return found
 
     def messages(self):
         with open(self.log.name, encoding='utf-8', errors='replace') as f:
@@ -194,9 +208,21 @@ class App:
     def choose_chat(self, position):
         Atspi.Selection.select_child(self.wait_for('list', 'Chats'), position)
 
+    def new_chat(self):
+        self.click(BUTTON, 'New Chat')
+        self.wait_for('label', 'Ask Something')
+        if not wait(lambda: not self.answers()):
+            raise RuntimeError('a new chat is not empty\n' + self.tree())
+
     def answers(self):
         """The rows of answers, oldest first."""
         return self.all('list item', 'Answer')
+
+    def inside(self, node):
+        """Whether a widget lies in the window's visible part."""
+        frame = Atspi.Component.get_extents(self.root.get_child_at_index(0), Atspi.CoordType.WINDOW)
+        e = Atspi.Component.get_extents(node, Atspi.CoordType.WINDOW)
+        return 0 <= e.x and e.x + e.width <= frame.width and 0 <= e.y and e.y + e.height <= frame.height
 
     def texts(self, under):
         return [n.get_name() or read(n) for n in self.all('label', under=under)]

@@ -4,12 +4,12 @@
 
 #include "aq-format.h"
 
-#define assert_takes(call, expected)                                                               \
-    G_STMT_START                                                                                   \
-    {                                                                                              \
-        g_autofree char *got_ = (call);                                                            \
-        g_assert_cmpstr(got_, ==, (expected));                                                     \
-    }                                                                                              \
+#define assert_takes(call, expected)           \
+    G_STMT_START                               \
+    {                                          \
+        g_autofree char *got_ = (call);        \
+        g_assert_cmpstr(got_, ==, (expected)); \
+    }                                          \
     G_STMT_END
 
 static void test_usage(void)
@@ -34,7 +34,8 @@ static void test_title(void)
     assert_takes(aq_format_title(" \n\t"), NULL);
     assert_takes(aq_format_title(""), NULL);
     assert_takes(aq_format_title("bad \xff byte"), "bad \xef\xbf\xbd byte");
-    g_autofree char *cut = aq_format_title("äöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöü");
+    g_autofree char *cut =
+        aq_format_title("äöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöüäöü");
     g_assert_true(g_utf8_validate(cut, -1, NULL));
     g_assert_cmpint(g_utf8_strlen(cut, -1), ==, 49);
     g_assert_true(g_str_has_suffix(cut, "ü…"));

@@ -98,7 +98,8 @@ static void test_blocks_grow(void)
 {
     GString *s = g_string_new(NULL);
     g_autoptr(GRand) rand = g_rand_new_with_seed(7);
-    static const char *const parts[] = {"a", " ", "\n", "\n\n", "word ", "ü", "…", "xxxxxxxxxxxxxxxx"};
+    static const char *const parts[] = {"a",     " ", "\n", "\n\n",
+                                        "word ", "ü", "…",  "xxxxxxxxxxxxxxxx"};
     gsize start = 0;
     for (guint i = 0; i < 20000; i++) {
         g_string_append(s, parts[g_rand_int_range(rand, 0, G_N_ELEMENTS(parts))]);

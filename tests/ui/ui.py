@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The window, driven by AT-SPI with the real engine and the guide model. TAP.
 
-usage: ui.py SCENARIO AQUIFER GUIDE SOURCE: the program, the guide model, the checkout. Run by tools/dev/headless.sh.
+usage: ui.py SCENARIO AQUIFER GUIDE SOURCE GATE: the program, the guide model, the checkout, the library of gate.c. Run by
+tools/dev/headless.sh.
 """
 
-import glob
 import os
 import re
 import shutil
@@ -19,7 +19,7 @@ import driver  # noqa: E402
 import pseudo  # noqa: E402
 from driver import BUTTON, Atspi, wait  # noqa: E402
 
-SCENARIO, PROGRAM, GUIDE, SRC = sys.argv[1:5]
+SCENARIO, PROGRAM, GUIDE, SRC, GATE = sys.argv[1:6]
 HOME = os.environ['HOME']
 # Where ./dev put the real model, before this test's own folder takes the variable.
 REAL = os.path.join(os.environ.get('AQ_MODEL_DIR', ''), 'SmolLM2-135M-Instruct.Q4_1.gguf')
@@ -79,12 +79,12 @@ def pages():
         app.page(name)
         tap.ok(app.wait_for('label', text) if text else app.entry(), 'the tab shows the page ' + name)
         tap.ok(app.one('label', DEVICE), 'the device is in view on ' + name)
+        nameless = [n.get_role_name() for n in app.all(BUTTON + ('text', 'progress bar', 'page tab', 'toggle button', 'check box')) if not n.get_name()]
+        tap.ok(not nameless, 'every control of %s has a name' % name, nameless)
         if name in ('Pool', 'API'):
             panel = app.one('panel', name)
             tap.ok(any('not there yet' in t for t in app.texts(panel)), name + ' says that it is not there yet', app.tree())
             tap.ok(not app.all(BUTTON, under=panel), name + ' has no buttons')
-    nameless = [n for n in app.all(BUTTON + ('text', 'list', 'progress bar')) if not n.get_name()]
-    tap.ok(not nameless, 'every control has a name', app.tree())
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
@@ -109,6 +109,10 @@ def keys():
     tap.ok(app.wait_for('label', 'Keyboard Shortcuts'), 'Control+? shows the shortcuts')
     app.key('Escape')
     app.wait_gone('label', 'Keyboard Shortcuts')
+    app.key('Control+o')
+    tap.ok(wait(lambda: app.root.get_child_count() > 1), 'Control+O asks for a file', app.tree())
+    app.key('Escape')
+    tap.ok(wait(lambda: app.root.get_child_count() == 1), 'which Escape ends', app.tree())
     app.key('Control+q')
     tap.ok(app.ended() == 0, 'Control+Q ends the program with 0', app.messages())
 
@@ -128,8 +132,7 @@ def chat():
     app.ask('And what is a pool?')
     tap.ok(app.answer_text(app.finished(2)), 'a second question in the same chat is answered')
 
-    app.click(BUTTON, 'New Chat')
-    tap.ok(wait(lambda: not app.answers()), 'a new chat is empty')
+    app.new_chat()
     app.ask(QUESTION)
     again = app.answer_text(app.finished(1))
     tap.ok(again == first, 'the same question at temperature 0 has the same answer in another chat', '%r\n%r' % (first, again))
@@ -163,10 +166,13 @@ def stop():
     app.ask(LONG)
     row = app.finished(1)
     tap.ok(any(t.startswith('Cut off: the context is full') for t in app.texts(row)), 'an answer that fills the context says so', app.texts(row))
-    app.ask(QUESTION)
-    tap.ok(app.wait_for('label', lambda n: 'context holds' in n) and app.wait_for(BUTTON, 'Retry'), 'a chat that is too long is told in words, with what can be done',
-           app.tree())
-    app.click(BUTTON, 'New Chat')
+    app.ask('word ' * 5000)
+    label = app.wait_for('label', lambda n: n.startswith('Not answered: '))
+    tap.ok(len(re.findall(r'\b\d{4}\b', label.get_name())) == 2, 'a chat that is too long is told with both numbers', label.get_name())
+    fresh = wait(lambda: app.one(BUTTON, 'New Chat', under=app.one('list', 'Messages')))
+    tap.ok(fresh and not app.one(BUTTON, 'Retry'), 'with what can be done', app.tree())
+    tap.ok(wait(lambda: app.inside(fresh)), 'the end of the chat is in view', app.tree())
+    app.new_chat()
     app.ask(QUESTION)
     tap.ok(app.finished(1), 'a new chat is answered')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
@@ -177,8 +183,7 @@ def streams():
     app = start_ready(endless(), env=SLOW)
     app.ask(LONG)
     wait(lambda: app.answers() and app.answer_text(app.answers()[0]))
-    app.click(BUTTON, 'New Chat')
-    wait(lambda: not app.answers())
+    app.new_chat()
     app.ask(QUESTION)
     tap.ok(wait(lambda: app.answers() and app.answer_text(app.answers()[0])), 'the second chat is being answered', app.tree())
     tap.ok(len(app.all(BUTTON, 'Stop')) == 1, 'and not at its end')
@@ -206,6 +211,58 @@ def models():
     app.page('Chat')
     app.ask(QUESTION)
     tap.ok(app.answer_text(app.finished(1)), 'it answers')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def loading():
+    """The load is seen in bytes and can be cancelled; the earlier model answers meanwhile."""
+    gate = os.path.join(HOME, 'gate')
+    shutil.copy(GUIDE, os.path.join(MODELS, 'other.gguf'))
+    open(gate, 'w', encoding='ascii').close()
+    app = start(env={'LD_PRELOAD': GATE, 'AQ_TEST_GATE': gate})
+    progress = re.compile(r'^Loading (\S+): [\d.]+.[kM]B of 10\.\d.MB$').match
+    said = wait(lambda: app.one('label', progress).get_name())
+    tap.ok(said and progress(said).group(1) == 'guide', 'bytes read and bytes in all', said or app.tree())
+    tap.ok(app.one('label', 'No model is loaded') and app.one('progress bar', 'Loading the model'), 'with a bar', app.tree())
+    app.click(BUTTON, 'Cancel')
+    app.wait_gone('progress bar', 'Loading the model')
+    tap.ok(app.one('label', 'No model is loaded'), 'Cancel ends it', app.tree())
+
+    os.unlink(gate)
+    app.page('Models')
+    app.wait_for(BUTTON, 'Load “Aquifer Guide”').do_action(0)
+    app.wait_for('label', DEVICE)
+    open(gate, 'w', encoding='ascii').close()
+    app.click(BUTTON, 'Load “Aquifer Guide”')  # the other one
+    app.wait_for('label', progress)
+    app.page('Chat')
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'the earlier model answers while another is loaded', app.tree())
+    tap.ok(app.one('label', progress), 'which still goes on')
+    app.click(BUTTON, 'Close')
+    os.unlink(gate)
+    tap.ok(app.ended() == 0, 'closing while a model is loaded ends the program with 0', app.messages())
+
+
+def settings():
+    """The model used last is opened again, and the guide model when it has gone."""
+    keep = {'GSETTINGS_BACKEND': 'keyfile'}
+    copy = os.path.join(MODELS, 'copy.gguf')
+    shutil.copy(GUIDE, copy)
+    app = start_ready(copy, env=keep)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    app = start_ready(env=keep)
+    app.page('Models')
+    # The copy comes after the guide in the list; the one that is not in use has the button.
+    app.wait_for('label', 'In Use')
+    rows = [r for r in app.all('list item', 'Aquifer Guide')]
+    tap.ok(wait(lambda: len(rows) == 2 and app.one('label', 'In Use', rows[1])), 'the model used last is in use again', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    os.unlink(copy)
+    app = start_ready(env=keep)
+    tap.ok(app.wait_for('label', lambda n: n.endswith('copy.gguf was used last and is no longer there.')), 'a model that has gone is told', app.tree())
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'and the guide model is there')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
@@ -259,13 +316,10 @@ def narrow():
 
 
 def process():
-    """The engine runs in the app: no child process, and the memory of the app holds the weights."""
+    """The engine runs in the app: it starts no process, and the memory of the app holds the weights."""
     def rss_bytes():
         with open('/proc/%d/status' % app.process.pid, encoding='ascii') as f:
             return int(re.search(r'^VmRSS:\s+(\d+) kB', f.read(), re.MULTILINE).group(1)) * 1024
-
-    def children():
-        return ' '.join(open(p, encoding='ascii').read() for p in glob.glob('/proc/%d/task/*/children' % app.process.pid)).split()
 
     app = start(os.path.join(HOME, 'gone.gguf'))
     app.wait_for('label', lambda n: 'gone.gguf' in n)
@@ -277,11 +331,11 @@ def process():
     grown = rss_bytes() - before
     size = os.path.getsize(GUIDE)
     tap.ok(grown >= size * 0.95, 'the app grew by the weights (file %d bytes)' % size, 'grew by %d' % grown)
-    tap.ok(children() == [], 'no child process after loading', children())
+    tap.ok(app.others() == [], 'no process was started for loading', app.others())
     app.page('Chat')
     app.ask(LONG)
     wait(lambda: app.answers())
-    tap.ok(children() == [], 'no child process while answering', children())
+    tap.ok(app.others() == [], 'nor for answering', app.others())
     app.finished(1)
     mapped = [line for line in open('/proc/%d/maps' % app.process.pid, encoding='utf-8') if '.gguf' in line]
     tap.ok(not mapped, 'the model file is not mapped: cutting it short cannot kill the app', mapped)
@@ -315,8 +369,7 @@ def real():
     app = start_ready(REAL)
     for n, (question, answer) in enumerate(cases):
         if n:
-            app.click(BUTTON, 'New Chat')
-            wait(lambda: not app.answers())
+            app.new_chat()
         app.ask(question)
         said = app.answer_text(app.finished(1))
         tap.ok(said == answer, question, said)
@@ -370,7 +423,7 @@ def translated():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
-SCENARIOS = [pages, keys, chat, stop, streams, models, errors, narrow, process, close, real, options, translated]
+SCENARIOS = [pages, keys, chat, stop, streams, models, loading, settings, errors, narrow, process, close, real, options, translated]
 
 
 def main():

@@ -32,7 +32,8 @@ __attribute__((unused)) static void rig_close(rig *r)
 }
 
 /* cpu_path NULL = the best; blocks NULL = the backend's own. */
-__attribute__((unused)) static int rig_open_path(rig *r, const char *arch, const char *type, const char *backend, uint32_t threads,
+__attribute__((unused)) static int rig_open_path(rig *r, const char *arch, const char *type,
+                                                 const char *backend, uint32_t threads,
                                                  const char *cpu_path, const aq_blocks *blocks)
 {
     char path[] = "/tmp/aq-net-XXXXXX";
@@ -66,14 +67,17 @@ __attribute__((unused)) static int rig_open_path(rig *r, const char *arch, const
     return 0;
 }
 
-__attribute__((unused)) static int rig_open(rig *r, const char *arch, const char *type, const char *backend, uint32_t threads, const aq_blocks *blocks)
+__attribute__((unused)) static int rig_open(rig *r, const char *arch, const char *type,
+                                            const char *backend, uint32_t threads,
+                                            const aq_blocks *blocks)
 {
     return rig_open_path(r, arch, type, backend, threads, NULL, blocks);
 }
 
 __attribute__((unused)) static int rig_state(rig *r, uint32_t kv_type, void **ret)
 {
-    aq_state_cfg cfg = {.kv_type = kv_type, .n_page = 16, .max_seq = 6, .n_snap = 4, .max_rows = RIG_ROWS};
+    aq_state_cfg cfg = {
+        .kv_type = kv_type, .n_page = 16, .max_seq = 6, .n_snap = 4, .max_rows = RIG_ROWS};
     aq_err err = {0};
     int rc = r->be->state(r->w, &cfg, ret, &err);
     if (rc < 0)
@@ -81,7 +85,8 @@ __attribute__((unused)) static int rig_state(rig *r, uint32_t kv_type, void **re
     return rc;
 }
 
-__attribute__((unused)) static int rig_op(rig *r, void *s, uint16_t kind, uint32_t seq, uint32_t from, uint64_t arg)
+__attribute__((unused)) static int rig_op(rig *r, void *s, uint16_t kind, uint32_t seq,
+                                          uint32_t from, uint64_t arg)
 {
     aq_op o = {.kind = kind, .seq = seq, .from = from, .arg = arg};
     return r->be->apply(s, &o, 1, NULL);
@@ -94,10 +99,13 @@ __attribute__((unused)) static int32_t rig_tok(uint32_t line, uint32_t pos)
 }
 
 /* Rows of any seqs; logits of all [n][vocab], hidden rows (may be NULL) [n][embd]. */
-__attribute__((unused)) static int rig_window(rig *r, void *s, aq_row *row, uint32_t n, const aq_expert_host *const *hosts, uint32_t n_hosts,
-                                              float *logits, float *hidden, const atomic_uint *stop, aq_err *err)
+__attribute__((unused)) static int rig_window(rig *r, void *s, aq_row *row, uint32_t n,
+                                              const aq_expert_host *const *hosts, uint32_t n_hosts,
+                                              float *logits, float *hidden, const atomic_uint *stop,
+                                              aq_err *err)
 {
-    AQ_AUTOFREE float *x = malloc((size_t)n * r->embd * sizeof(float)), *y = malloc((size_t)n * r->embd * sizeof(float));
+    AQ_AUTOFREE float *x = malloc((size_t)n * r->embd * sizeof(float)),
+                      *y = malloc((size_t)n * r->embd * sizeof(float));
     for (uint32_t i = 0; i < n; i++)
         row[i].flags |= AQ_ROW_LOGITS;
     aq_window w = {.n_rows = n, .n_back = n, .row = row, .x = x};
@@ -108,7 +116,8 @@ __attribute__((unused)) static int rig_window(rig *r, void *s, aq_row *row, uint
 }
 
 /* n tokens of a timeline from pos on, for one seq; logits of all of them. */
-__attribute__((unused)) static int rig_feed(rig *r, void *s, uint32_t seq, uint32_t line, uint32_t pos, uint32_t n, float *logits)
+__attribute__((unused)) static int rig_feed(rig *r, void *s, uint32_t seq, uint32_t line,
+                                            uint32_t pos, uint32_t n, float *logits)
 {
     aq_row row[RIG_ROWS];
     aq_err err = {0};
@@ -121,7 +130,9 @@ __attribute__((unused)) static int rig_feed(rig *r, void *s, uint32_t seq, uint3
 }
 
 /* Positions [pos, pos + n) of a timeline in windows of `chunk`. */
-__attribute__((unused)) static int rig_feed_by(rig *r, void *s, uint32_t seq, uint32_t line, uint32_t pos, uint32_t n, uint32_t chunk, float *logits)
+__attribute__((unused)) static int rig_feed_by(rig *r, void *s, uint32_t seq, uint32_t line,
+                                               uint32_t pos, uint32_t n, uint32_t chunk,
+                                               float *logits)
 {
     int rc = 0;
     for (uint32_t i = 0, k; rc == 0 && i < n; i += k) {

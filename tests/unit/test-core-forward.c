@@ -449,7 +449,8 @@ int main(int argc, char **argv)
     run("qwen3moe", backend, AQ_KV_F16);
     drafts(backend);
     rig r;
-    if (ok(rig_open_path(&r, "qwen35", "F32", backend, 1, cpu_path, NULL) == 0, "a model to fail on"))
+    if (ok(rig_open_path(&r, "qwen35", "F32", backend, 1, cpu_path, NULL) == 0,
+           "a model to fail on"))
         torture("load, state, one window and FORK", alloc_run, &r);
     rig_close(&r);
     return tap_done();

@@ -17,16 +17,20 @@
 #define LEN 262u /* more than a page */
 #endif
 
-static const char *const archs[] = {"llama", "qwen3moe", "qwen35"};
+typedef struct kind {
+    const char *arch, *type;
+} kind;
+static const kind kinds[] = {
+    {"llama", "mix"}, {"qwen3moe", "mix"}, {"qwen35", "mix"}, {"qwen3moe", "rest"}};
 static const char *const paths[] = {"c", "avx2"};
 
 /* Logits of LEN tokens, read in windows of `chunk` (0 = uneven ones); NULL on failure. */
-static float *logits_of(const char *arch, const char *backend, const char *path, uint32_t threads,
+static float *logits_of(const kind *m, const char *backend, const char *path, uint32_t threads,
                         uint32_t kv, uint32_t chunk)
 {
     rig r;
     void *s = NULL;
-    if (rig_open_path(&r, arch, "mix", backend, threads, path, NULL) < 0)
+    if (rig_open_path(&r, m->arch, m->type, backend, threads, path, NULL) < 0)
         return NULL;
     float *y = malloc(LEN * (size_t)r.vocab * sizeof *y);
     int rc = y ? rig_state(&r, kv, &s) : -1;
@@ -47,7 +51,7 @@ static float *logits_of(const char *arch, const char *backend, const char *path,
 
 static const size_t logits_bytes = LEN * (size_t)GW_VOCAB * sizeof(float);
 
-static void row_invariance(const char *arch, const char *path, uint32_t kv)
+static void row_invariance(const kind *m, const char *path, uint32_t kv)
 {
     static const struct {
         uint32_t threads, chunk;
@@ -57,45 +61,62 @@ static void row_invariance(const char *arch, const char *path, uint32_t kv)
 #else
         {2, 1}, {1, 2}, {2, 8}, {1, 31}, {2, 256}, {3, 0}, {1, LEN}};
 #endif
-    AQ_AUTOFREE float *want = logits_of(arch, "cpu", path, 2, kv, LEN);
+    AQ_AUTOFREE float *want = logits_of(m, "cpu", path, 2, kv, LEN);
     bool all = want, finite = want;
     for (size_t i = 0; want && i < LEN * (size_t)GW_VOCAB; i++)
         finite = finite && isfinite(want[i]);
     for (size_t i = 0; all && i < AQ_LEN(ways); i++) {
-        AQ_AUTOFREE float *got = logits_of(arch, "cpu", path, ways[i].threads, kv, ways[i].chunk);
+        AQ_AUTOFREE float *got = logits_of(m, "cpu", path, ways[i].threads, kv, ways[i].chunk);
         all = got && !memcmp(got, want, logits_bytes);
         if (!all)
             printf("# differs with %u threads and windows of %u rows\n", ways[i].threads,
                    ways[i].chunk);
     }
     ok(all && finite,
-       "%s %s, KV %s: the same bits in windows of 1, 2, 8, 31, 256 and %u rows and uneven ones, 1 "
-       "to 3 threads",
-       arch, path, kv == AQ_KV_F32 ? "f32" : "f16", LEN);
+       "%s %s %s, KV %s: the same bits in windows of 1, 2, 8, 31, 256 and %u rows and uneven ones, "
+       "1 to 3 threads",
+       m->arch, m->type, path, kv == AQ_KV_F32 ? "f32" : "f16", LEN);
 }
 
-/* RMS of the difference relative to the spread of the logits. */
-static double rel_rms(const float *a, const float *b)
+static int by_size(const void *a, const void *b)
 {
-    double d = 0, sum = 0, sum2 = 0, n = LEN * (double)GW_VOCAB;
-    for (size_t i = 0; i < LEN * (size_t)GW_VOCAB; i++) {
-        d += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-        sum += b[i];
-        sum2 += (double)b[i] * b[i];
-    }
-    return sqrt(d / n) / sqrt(sum2 / n - sum / n * sum / n);
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
-static void near_reference(const char *arch, const char *path, const float *want)
+/* RMS of the difference relative to the spread of the logits, of all rows but the worst `but` in 100: where two experts are nearly
+ * tied, rounding may choose the other one, and a row computed by it is another row. */
+static double rel_rms(const float *a, const float *b, uint32_t but)
+{
+    double row[LEN], d = 0, sum = 0, sum2 = 0, n = LEN * (double)GW_VOCAB;
+    for (size_t r = 0; r < LEN; r++) {
+        row[r] = 0;
+        for (size_t i = r * GW_VOCAB; i < (r + 1) * GW_VOCAB; i++) {
+            row[r] += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+            sum += b[i];
+            sum2 += (double)b[i] * b[i];
+        }
+    }
+    qsort(row, LEN, sizeof *row, by_size);
+    size_t kept = LEN - LEN * but / 100;
+    for (size_t r = 0; r < kept; r++)
+        d += row[r];
+    return sqrt(d / ((double)kept * GW_VOCAB)) / sqrt(sum2 / n - sum / n * sum / n);
+}
+
+static void near_reference(const kind *m, const char *path, const float *want)
 {
     char exact[16];
     snprintf(exact, sizeof exact, "%s-f32", path);
-    AQ_AUTOFREE float *f32 = logits_of(arch, "cpu", exact, 2, AQ_KV_F32, 64),
-                      *q8 = logits_of(arch, "cpu", path, 2, AQ_KV_F16, 64);
-    double e32 = f32 ? rel_rms(f32, want) : 1, e8 = q8 ? rel_rms(q8, want) : 1;
-    ok(e32 < 1e-5, "%s %s with f32 inputs: %.1e from the reference (below 1e-05)", arch, path, e32);
-    /* rounded inputs: the error grows with depth, 4e-2 is a bound for one layer */
-    ok(e8 < 8e-2 && e8 > 1e-5, "%s %s: %.1e from the reference (below 8e-02)", arch, path, e8);
+    AQ_AUTOFREE float *f32 = logits_of(m, "cpu", exact, 2, AQ_KV_F32, 64),
+                      *q8 = logits_of(m, "cpu", path, 2, AQ_KV_F16, 64);
+    double e32 = f32 ? rel_rms(f32, want, 0) : 1, e8 = q8 ? rel_rms(q8, want, 2) : 1;
+    ok(e32 < 1e-5, "%s %s %s with f32 inputs: %.1e from the reference (below 1e-05)", m->arch,
+       m->type, path, e32);
+    /* the rest is decoded to floats: only the KV is rounded */
+    double most = strcmp(m->type, "rest") ? 4e-2 : 5e-3;
+    ok(e8 < most && e8 > 1e-5, "%s %s %s: %.1e from the reference in 98 of 100 rows (below %.0e)",
+       m->arch, m->type, path, e8, most);
 }
 
 /* ---- experts ---- */
@@ -222,24 +243,24 @@ static int alloc_run(void *user)
 
 int main(void)
 {
-    float *want[AQ_LEN(archs)];
-    for (size_t a = 0; a < AQ_LEN(archs); a++) {
-        want[a] = logits_of(archs[a], "reference", NULL, 2, AQ_KV_F32, 64);
-        ok(want[a] != NULL, "%s: the reference", archs[a]);
+    float *want[AQ_LEN(kinds)];
+    for (size_t a = 0; a < AQ_LEN(kinds); a++) {
+        want[a] = logits_of(&kinds[a], "reference", NULL, 2, AQ_KV_F32, 64);
+        ok(want[a] != NULL, "%s %s: the reference", kinds[a].arch, kinds[a].type);
     }
     for (size_t p = 0; p < AQ_LEN(paths); p++) {
         if (!aq_isa_find(paths[p])) {
             tap_skip(paths[p], "this CPU does not have the path");
             continue;
         }
-        for (size_t a = 0; a < AQ_LEN(archs); a++) {
-            row_invariance(archs[a], paths[p], a % 2 ? AQ_KV_F32 : AQ_KV_F16);
+        for (size_t a = 0; a < AQ_LEN(kinds); a++) {
+            row_invariance(&kinds[a], paths[p], a % 2 ? AQ_KV_F32 : AQ_KV_F16);
             if (want[a])
-                near_reference(archs[a], paths[p], want[a]);
+                near_reference(&kinds[a], paths[p], want[a]);
         }
         divided_experts(paths[p]);
     }
-    for (size_t a = 0; a < AQ_LEN(archs); a++)
+    for (size_t a = 0; a < AQ_LEN(kinds); a++)
         free(want[a]);
     loading();
     rig r;

@@ -198,6 +198,41 @@ static void test_extremes(const aq_isa *isa, int l)
     free(w);
 }
 
+/* Types without kernels: rows lie in a tile as stored, and come back as their type says. */
+static void test_stored(void)
+{
+    const uint32_t k = 768;
+    uint32_t n_type = 0;
+    for (uint32_t id = 0; id < 64; id++) {
+        int l = aq_layout_of(id);
+        if (l < AQ_L_STORED)
+            continue;
+        const aq_type *t = aq_type_get(id);
+        size_t n_row = (size_t)k / t->block_vals * t->block_bytes;
+        uint8_t *stored = get(n_row * AQ_TILE), *tile = get(aq_tile_bytes(l, k));
+        float *w = get(k * 4), *back = get(k * 4 * AQ_TILE);
+        for (uint32_t i = 0; i < n_row * AQ_TILE; i++)
+            stored[i] = (uint8_t)rnd();
+        for (uint32_t r = 0; r < AQ_TILE; r++)
+            aq_tile_put(l, k, r, stored + r * n_row, tile);
+        for (uint32_t r = 0; r < AQ_TILE; r++)
+            aq_tile_get(l, k, r, tile, back + r, AQ_TILE);
+        bool same = aq_tile_bytes(l, k) == n_row * AQ_TILE && aq_layout_is_float(l);
+        for (uint32_t r = 0; r < AQ_TILE; r++) {
+            t->dequant(stored + r * n_row, w, k);
+            for (uint32_t c = 0; c < k; c++)
+                same = same && !memcmp(&back[c * AQ_TILE + r], &w[c], 4);
+        }
+        ok(same, "%s: a tile of rows as stored gives back what was put in", t->name);
+        n_type++;
+        free(stored);
+        free(tile);
+        free(w);
+        free(back);
+    }
+    ok(n_type == 28 - AQ_L_N, "%u types lie as stored", n_type);
+}
+
 static void test_quant(const aq_isa *isa)
 {
     enum { K = 320 };
@@ -366,7 +401,9 @@ int main(int argc, char **argv)
             test_attention(isa, f16, 20, 1);
         }
     }
-    ok(aq_layout_of(AQ_T_Q4_K) == AQ_L_Q4_K && aq_layout_of(2) == -1,
+    test_stored();
+    ok(aq_layout_of(AQ_T_Q4_K) == AQ_L_Q4_K && aq_layout_of(AQ_T_Q4_0) == AQ_L_STORED + AQ_T_Q4_0 &&
+           aq_layout_of(9) == -1,
        "types without kernels are told apart");
     return tap_done();
 }

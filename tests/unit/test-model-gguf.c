@@ -314,7 +314,7 @@ static void models(void)
     memcpy(behind(&b, "blk.0.ffn_gate.weight") + 4, &(uint64_t){256}, 8);
     memcpy(behind(&b, "blk.0.ffn_gate.weight") + 12, &(uint64_t){1}, 8);
     refused(&b, AQ_E_UNSUPPORTED, "'blk.0.ffn_gate.weight' is stored as Q8_1",
-            "it reads F32, F16, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, BF16",
+            "TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0: choose another quantisation",
             "a quant type that is not computed with");
 
     gw w;

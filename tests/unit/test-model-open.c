@@ -26,7 +26,8 @@ static void every_kind(void)
     static const char *const archs[] = {"llama", "qwen3moe", "qwen35"}, *const types[] = {
                                                                             "F32",  "F16",  "BF16",
                                                                             "Q8_0", "Q4_1", "Q4_K",
-                                                                            "Q5_K", "Q6_K", "mix"};
+                                                                            "Q5_K", "Q6_K", "NVFP4",
+                                                                            "Q1_0", "mix"};
     for (size_t a = 0; a < AQ_LEN(archs); a++) {
         for (size_t t = 0; t < AQ_LEN(types); t++) {
             AQ_AUTO(aq_model_free)

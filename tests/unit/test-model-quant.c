@@ -61,7 +61,7 @@ static void golden(const char *path, const char *what, int n_types, bool may_lac
         t = (tally){0};
         b.p[b.n - 4] ^= 1;
         rc = aq_dequant_check(b.p, b.n, line, &t, &err);
-        ok(rc == -AQ_E_MISMATCH && t.n_bad == 1 && t.bad == 8 * 256 - 1 && !strcmp(t.name, "q6_K"),
+        ok(rc == -AQ_E_MISMATCH && t.n_bad == 1 && t.bad == 8 * 64 - 1 && !strcmp(t.name, "q2_0"),
            "a flipped bit is found at value %lld of %s", (long long)t.bad, t.name);
         rc = aq_dequant_check(b.p, b.n - 1, line, &t, &err);
         ok(rc == -AQ_E_FORMAT, "data cut short: %s", err.text);
@@ -124,18 +124,13 @@ static void halves(void)
 
 static void table(void)
 {
-    static const uint32_t exact[] = {AQ_T_F32,  AQ_T_F16,  AQ_T_BF16, AQ_T_Q8_0,
-                                     AQ_T_Q4_1, AQ_T_Q4_K, AQ_T_Q5_K, AQ_T_Q6_K};
     int n = 0, n_exact = 0;
     for (uint32_t id = 0; id < 256; id++) {
         const aq_type *t = aq_type_get(id);
         n += t && t->id == id && t->block_vals && t->block_bytes && *t->name;
         n_exact += t && t->dequant;
     }
-    for (size_t i = 0; i < AQ_LEN(exact); i++)
-        ok(aq_type_get(exact[i]) && aq_type_get(exact[i])->dequant, "type %u is decoded", exact[i]);
-    ok(n == 35 && n_exact == AQ_LEN(exact), "%d types known by name and size, %d decoded", n,
-       n_exact);
+    ok(n == 35 && n_exact == 28, "%d types known by name and size, %d decoded", n, n_exact);
     ok(!aq_type_get(4) && !aq_type_get(0xffffffff), "a type never heard of is none");
     float one;
     aq_type_get(AQ_T_BF16)->dequant((const uint8_t[]){0x80, 0xbf}, &one, 1);
@@ -146,8 +141,8 @@ int main(int argc, char **argv)
 {
     if (argc != 3)
         return 2;
-    golden(argv[1], "stored blocks", 7, false);
-    golden(argv[2], "all reference blocks", 7, true);
+    golden(argv[1], "stored blocks", 27, false);
+    golden(argv[2], "all reference blocks", 27, true);
     halves();
     table();
     return tap_done();

@@ -96,8 +96,9 @@ static void run(const aq_hs_cfg *dc, const aq_hs_cfg *ac, meddle_fn meddle, resu
             rc[who] = aq_hs_frame(&hs[who], &h, p, &wire[!who], told, &err);
             off[who] = c.off + h.length;
         }
-        if (rc[who] < 0 && !*told && aq_put_refusal(&wire[!who], who ? AQ_ACCEPTOR : AQ_DIALER, hs[who].state,
-                                                    hs[who].seq_out, &err) < 0)
+        if (rc[who] < 0 && !*told &&
+            aq_put_refusal(&wire[!who], who ? AQ_ACCEPTOR : AQ_DIALER, hs[who].state,
+                           hs[who].seq_out, &err) < 0)
             rc[who] = -99;
         *(who ? &r->a_err : &r->d_err) = err;
     }
@@ -116,9 +117,11 @@ static void run(const aq_hs_cfg *dc, const aq_hs_cfg *ac, meddle_fn meddle, resu
 
 static void test_vector(void)
 {
-    static const char *const want[2] = {"0efaaa0e48bbd72ec051a3d3f4ead20db62268180b88df69d8b87b675a4405b7",
-                                        "4b924588c9e0938cf4b80bdb39e8968f86cca81fd612848de89e5e022051b970"};
-    static const char *const text[4] = {"dialer key", "acceptor key", "dialer hello", "acceptor hello"};
+    static const char *const want[2] = {
+        "0efaaa0e48bbd72ec051a3d3f4ead20db62268180b88df69d8b87b675a4405b7",
+        "4b924588c9e0938cf4b80bdb39e8968f86cca81fd612848de89e5e022051b970"};
+    static const char *const text[4] = {"dialer key", "acceptor key", "dialer hello",
+                                        "acceptor hello"};
     uint8_t secret[32], sum[32];
     aq_proof p = {.epoch = 7};
     uint8_t *to[4] = {p.id_d.b, p.id_a.b, p.hello_d, p.hello_a};
@@ -132,7 +135,8 @@ static void test_vector(void)
     }
     for (int i = 0; i < 4; i++) {
         aq_sha256 *h = aq_sha256_new();
-        ok(h && aq_sha256_add(h, text[i], strlen(text[i])) == 0 && aq_sha256_end(h, sum) == 0, "hash of %s", text[i]);
+        ok(h && aq_sha256_add(h, text[i], strlen(text[i])) == 0 && aq_sha256_end(h, sum) == 0,
+           "hash of %s", text[i]);
         aq_sha256_free(h);
         memcpy(to[i], sum, 32);
     }
@@ -197,11 +201,14 @@ static void test_good(void)
 
     setup(&d, &a);
     run(&d, &a, NULL, &r);
-    ok(r.d == AQ_HS_OPEN && r.a == AQ_HS_OPEN && r.d_state == AQ_LS_OPEN && r.a_state == AQ_LS_OPEN && r.frames == 4,
+    ok(r.d == AQ_HS_OPEN && r.a == AQ_HS_OPEN && r.d_state == AQ_LS_OPEN &&
+           r.a_state == AQ_LS_OPEN && r.frames == 4,
        "open after four frames");
-    ok(r.type[0] == AQ_T_HELLO && r.type[1] == AQ_T_HELLO && r.type[2] == AQ_T_AUTH && r.type[3] == AQ_T_AUTH_OK,
+    ok(r.type[0] == AQ_T_HELLO && r.type[1] == AQ_T_HELLO && r.type[2] == AQ_T_AUTH &&
+           r.type[3] == AQ_T_AUTH_OK,
        "HELLO, HELLO, AUTH, AUTH_OK");
-    ok(strcmp(r.d_peer.name, "Laptop") == 0 && strcmp(r.a_peer.name, "Studio") == 0 && r.a_peer.feat == AQ_FEAT_SPLIT,
+    ok(strcmp(r.d_peer.name, "Laptop") == 0 && strcmp(r.a_peer.name, "Studio") == 0 &&
+           r.a_peer.feat == AQ_FEAT_SPLIT,
        "each knows the other's name");
     unsigned leaks = 0;
     for (int k = 0; k < 4; k++)
@@ -228,7 +235,8 @@ static void test_attacks(void)
     setup(&d, &a);
     d.secret[31] ^= 1;
     run(&d, &a, NULL, &r);
-    ok(r.a == -AQ_E_AUTH && r.d == -AQ_E_AUTH && r.d_told && r.frames == 4 && r.type[3] == AQ_T_ERROR,
+    ok(r.a == -AQ_E_AUTH && r.d == -AQ_E_AUTH && r.d_told && r.frames == 4 &&
+           r.type[3] == AQ_T_ERROR,
        "wrong secret: %s", r.d_err.text);
     setup(&d, &a);
     fill(a.me.nonce, 32, 0x77);
@@ -268,7 +276,8 @@ static void test_refusals(void)
 
     setup(&d, &a);
     run(&d, &a, major2, &r);
-    ok(r.a == -AQ_E_PROTO && r.d == -AQ_E_PROTO && r.d_told && strstr(r.d_err.text, "2.0") && strstr(r.d_err.text, "1.0"),
+    ok(r.a == -AQ_E_PROTO && r.d == -AQ_E_PROTO && r.d_told && strstr(r.d_err.text, "2.0") &&
+           strstr(r.d_err.text, "1.0"),
        "another major: %s", r.d_err.text);
     setup(&d, &a);
     a.peer_known = false;
@@ -298,15 +307,16 @@ static void test_refusals(void)
     setup(&d, &a);
     d.me.purpose = AQ_FOR_PAIR;
     run(&d, &a, NULL, &r);
-    ok(r.a == -AQ_E_BUSY && r.d == -AQ_E_BUSY && r.type[1] == AQ_T_BUSY && strstr(r.d_err.text, "Laptop"),
+    ok(r.a == -AQ_E_BUSY && r.d == -AQ_E_BUSY && r.type[1] == AQ_T_BUSY &&
+           strstr(r.d_err.text, "Laptop"),
        "pairing that is not open: %s", r.d_err.text);
     a.pair_open = true;
     run(&d, &a, NULL, &r);
     ok(r.a == -AQ_E_MISMATCH, "both in a pool");
     d.me.has_pool = false;
     run(&d, &a, NULL, &r);
-    ok(r.a == AQ_HS_PAIR && r.d == AQ_HS_PAIR && r.frames == 2 && r.d_state == AQ_LS_PAIR && r.d_peer.has_pool &&
-           !r.a_peer.has_pool,
+    ok(r.a == AQ_HS_PAIR && r.d == AQ_HS_PAIR && r.frames == 2 && r.d_state == AQ_LS_PAIR &&
+           r.d_peer.has_pool && !r.a_peer.has_pool,
        "on to pairing");
 }
 
@@ -318,11 +328,13 @@ static void test_rekey(void)
     setup(&d, &a);
     a.me.epoch = 9;
     run(&d, &a, NULL, &r);
-    ok(r.a == AQ_HS_REKEY_SENT && r.d == AQ_HS_REKEYED && r.rekey_epoch == 9, "an older dialer gets the new secret");
+    ok(r.a == AQ_HS_REKEY_SENT && r.d == AQ_HS_REKEYED && r.rekey_epoch == 9,
+       "an older dialer gets the new secret");
     setup(&d, &a);
     d.me.epoch = 8;
     run(&d, &a, NULL, &r);
-    ok(r.d == AQ_HS_REKEY_SENT && r.a == AQ_HS_REKEYED && r.rekey_epoch == 8, "an older acceptor too");
+    ok(r.d == AQ_HS_REKEY_SENT && r.a == AQ_HS_REKEYED && r.rekey_epoch == 8,
+       "an older acceptor too");
     setup(&d, &a);
     d.me.epoch = 8;
     d.peer_known = false;
@@ -344,7 +356,8 @@ static void test_join(void)
     ok(r.a == -AQ_E_BUSY, "joining that is off");
     a.join_open = true;
     run(&d, &a, NULL, &r);
-    ok(r.d == AQ_HS_OPEN && r.a == AQ_HS_OPEN && r.d_peer.epoch == 7 && memcmp(r.d_peer.pool, pool1, 16) == 0,
+    ok(r.d == AQ_HS_OPEN && r.a == AQ_HS_OPEN && r.d_peer.epoch == 7 &&
+           memcmp(r.d_peer.pool, pool1, 16) == 0,
        "by the secret alone; the pool is told");
     d.secret[0] ^= 1;
     run(&d, &a, NULL, &r);
@@ -355,7 +368,8 @@ static void test_join(void)
 static void test_order(void)
 {
     aq_hs_cfg d, a;
-    static const uint16_t types[] = {AQ_T_HELLO, AQ_T_AUTH, AQ_T_AUTH_OK, AQ_T_REKEY, AQ_T_PING, AQ_T_WINDOW};
+    static const uint16_t types[] = {AQ_T_HELLO, AQ_T_AUTH, AQ_T_AUTH_OK,
+                                     AQ_T_REKEY, AQ_T_PING, AQ_T_WINDOW};
     unsigned wrong = 0;
 
     setup(&d, &a);

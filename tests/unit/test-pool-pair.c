@@ -22,8 +22,8 @@ static void count_up(uint8_t *p, uint8_t from)
 }
 
 /* The two sides of one connection between certificates d and a. */
-static void sides(const char *cert_d, const char *cert_a, uint8_t nonce_d, uint8_t nonce_a, uint8_t exporter,
-                  aq_pair_cfg *d, aq_pair_cfg *a)
+static void sides(const char *cert_d, const char *cert_a, uint8_t nonce_d, uint8_t nonce_a,
+                  uint8_t exporter, aq_pair_cfg *d, aq_pair_cfg *a)
 {
     *d = (aq_pair_cfg){.role = AQ_DIALER};
     sha(cert_d, d->cert_d);
@@ -53,10 +53,12 @@ static void test_vector(void)
     sides("dialer certificate", "acceptor certificate", 0, 32, 64, &d, &a);
     aq_pair_commit_of(AQ_DIALER, d.cert_d, d.nonce, c);
     aq_hex(c, 32, hex);
-    ok(strcmp(hex, "15322d724855c0ecbbfa983767befdcc8ddd6c6d9bbe5ffb7e7d751d04dcce65") == 0, "the page's commit(1)");
+    ok(strcmp(hex, "15322d724855c0ecbbfa983767befdcc8ddd6c6d9bbe5ffb7e7d751d04dcce65") == 0,
+       "the page's commit(1)");
     aq_pair_commit_of(AQ_ACCEPTOR, a.cert_a, a.nonce, c);
     aq_hex(c, 32, hex);
-    ok(strcmp(hex, "8f4ea327533b3a44d07d1d34f59d786e82affe6abffa75bf39d02b356743de43") == 0, "the page's commit(2)");
+    ok(strcmp(hex, "8f4ea327533b3a44d07d1d34f59d786e82affe6abffa75bf39d02b356743de43") == 0,
+       "the page's commit(2)");
     aq_pair_digits_of(d.cert_d, d.cert_a, d.nonce, a.nonce, d.exporter, digits);
     ok(strcmp(digits, "379380") == 0, "the page's digits: %s", digits);
 }
@@ -72,11 +74,13 @@ static bool until_digits(talk *t, const aq_pair_cfg *d, const aq_pair_cfg *a)
     aq_pair_msg m;
     aq_err err = {0};
 
-    return aq_pair_init(&t->d, d, &t->commit_d, &err) == 0 && aq_pair_init(&t->a, a, &m, &err) == 0 && m.type == 0 &&
+    return aq_pair_init(&t->d, d, &t->commit_d, &err) == 0 &&
+           aq_pair_init(&t->a, a, &m, &err) == 0 && m.type == 0 &&
            t->commit_d.type == AQ_T_PAIR_COMMIT && give(&t->a, &t->commit_d, &t->commit_a) == 0 &&
            t->commit_a.type == AQ_T_PAIR_COMMIT && give(&t->d, &t->commit_a, &t->reveal_d) == 0 &&
            t->reveal_d.type == AQ_T_PAIR_REVEAL && give(&t->a, &t->reveal_d, &t->reveal_a) == 0 &&
-           t->reveal_a.type == AQ_T_PAIR_REVEAL && give(&t->d, &t->reveal_a, &m) == 0 && m.type == 0;
+           t->reveal_a.type == AQ_T_PAIR_REVEAL && give(&t->d, &t->reveal_a, &m) == 0 &&
+           m.type == 0;
 }
 
 static void test_good(void)
@@ -90,12 +94,15 @@ static void test_good(void)
     ok(until_digits(&t, &d, &a) && t.d.step == AQ_PAIR_COMPARES && t.a.step == AQ_PAIR_COMPARES &&
            strcmp(t.d.digits, "379380") == 0 && strcmp(t.a.digits, "379380") == 0,
        "both show the same digits");
-    ok(aq_pair_match(&t.a, &m, &err) == 0 && m.type == AQ_T_PAIR_MATCH && t.a.step == AQ_PAIR_COMPARES,
+    ok(aq_pair_match(&t.a, &m, &err) == 0 && m.type == AQ_T_PAIR_MATCH &&
+           t.a.step == AQ_PAIR_COMPARES,
        "one pressed They Match: not agreed yet");
     ok(aq_pair_match(&t.a, &m, &err) == -AQ_E_INVAL, "once");
-    ok(give(&t.d, &m, NULL) == 0 && t.d.step == AQ_PAIR_COMPARES, "the other hears it: not agreed either");
+    ok(give(&t.d, &m, NULL) == 0 && t.d.step == AQ_PAIR_COMPARES,
+       "the other hears it: not agreed either");
     m = (aq_pair_msg){0};
-    ok(aq_pair_match(&t.d, &m, &err) == 0 && t.d.step == AQ_PAIR_AGREED, "the other pressed too: agreed");
+    ok(aq_pair_match(&t.d, &m, &err) == 0 && t.d.step == AQ_PAIR_AGREED,
+       "the other pressed too: agreed");
     ok(give(&t.a, &m, NULL) == 0 && t.a.step == AQ_PAIR_AGREED, "and the first hears it");
     ok(give(&t.a, &m, NULL) == -AQ_E_PROTO, "not twice");
 }
@@ -110,14 +117,16 @@ static void test_relay(void)
 
     sides("dialer certificate", "relay certificate", 0, 200, 64, &d, &ra);
     sides("relay certificate", "acceptor certificate", 201, 32, 96, &rd, &a);
-    ok(aq_pair_init(&pd, &d, &cd, &err) == 0 && aq_pair_init(&pa, &a, &m, &err) == 0 && give(&pa, &cd, &ca) == 0 &&
-           give(&pd, &ca, &m) == 0 && give(&pa, &m, NULL) == -AQ_E_AUTH,
+    ok(aq_pair_init(&pd, &d, &cd, &err) == 0 && aq_pair_init(&pa, &a, &m, &err) == 0 &&
+           give(&pa, &cd, &ca) == 0 && give(&pd, &ca, &m) == 0 && give(&pa, &m, NULL) == -AQ_E_AUTH,
        "frames passed on as they are: the certificate in the commitment is another");
 
     /* A relay that plays both parts honestly with nonces of its own: digits differ. */
     static talk left, right;
-    ok(until_digits(&left, &d, &ra) && until_digits(&right, &rd, &a), "a relay that pairs with both");
-    ok(strcmp(left.d.digits, right.a.digits) != 0, "%s on one screen, %s on the other", left.d.digits, right.a.digits);
+    ok(until_digits(&left, &d, &ra) && until_digits(&right, &rd, &a),
+       "a relay that pairs with both");
+    ok(strcmp(left.d.digits, right.a.digits) != 0, "%s on one screen, %s on the other",
+       left.d.digits, right.a.digits);
 
     /* It knows the left digits now, and looks for a nonce that gives them on the right too: it has
      * committed there before it sees the acceptor's nonce, so another one is refused. */
@@ -145,15 +154,16 @@ static void test_wrong(void)
 
     /* Replayed into a new one: exporter and nonces are fresh. */
     sides("dialer certificate", "acceptor certificate", 7, 39, 71, &d2, &a2);
-    ok(aq_pair_init(&t.a, &a2, &m, &err) == 0 && give(&t.a, &old.commit_d, &m) == 0 && give(&t.a, &old.reveal_d, &m) == 0 &&
-           strcmp(t.a.digits, old.a.digits) != 0,
+    ok(aq_pair_init(&t.a, &a2, &m, &err) == 0 && give(&t.a, &old.commit_d, &m) == 0 &&
+           give(&t.a, &old.reveal_d, &m) == 0 && strcmp(t.a.digits, old.a.digits) != 0,
        "a replayed dialer: its digits are others (%s, %s)", t.a.digits, old.a.digits);
-    ok(aq_pair_init(&t.d, &d2, &m, &err) == 0 && give(&t.d, &old.commit_a, &m) == 0 && give(&t.d, &old.reveal_a, &m) == 0 &&
-           strcmp(t.d.digits, old.d.digits) != 0,
+    ok(aq_pair_init(&t.d, &d2, &m, &err) == 0 && give(&t.d, &old.commit_a, &m) == 0 &&
+           give(&t.d, &old.reveal_a, &m) == 0 && strcmp(t.d.digits, old.d.digits) != 0,
        "a replayed acceptor too");
 
     /* Its own messages sent back. */
-    ok(aq_pair_init(&t.d, &d, &m, &err) == 0 && give(&t.d, &m, &t.reveal_d) == 0 && give(&t.d, &t.reveal_d, NULL) == -AQ_E_AUTH,
+    ok(aq_pair_init(&t.d, &d, &m, &err) == 0 && give(&t.d, &m, &t.reveal_d) == 0 &&
+           give(&t.d, &t.reveal_d, NULL) == -AQ_E_AUTH,
        "the dialer's own commitment reflected");
 
     /* Every digit of the nonce counts. */
@@ -167,7 +177,8 @@ static void test_wrong(void)
     ok(taken == 0, "a nonce with any digit changed");
 
     /* People who say they differ, or say so too early. */
-    ok(aq_pair_init(&t.d, &d, &m, &err) == 0 && aq_pair_match(&t.d, &m, &err) == -AQ_E_INVAL, "They Match before there are digits");
+    ok(aq_pair_init(&t.d, &d, &m, &err) == 0 && aq_pair_match(&t.d, &m, &err) == -AQ_E_INVAL,
+       "They Match before there are digits");
 
     /* Each message in each step where it is not due. */
     const aq_pair_msg match = {.type = AQ_T_PAIR_MATCH};
@@ -179,15 +190,18 @@ static void test_wrong(void)
             bool good = aq_pair_init(&t.a, &a, &m, &err) == 0;
             for (int i = 0; i < step; i++)
                 good = good && give(&t.a, msgs[i], &m) == 0;
-            ok(good && give(&t.a, msgs[k], &m) == -AQ_E_PROTO && m.type == 0 && give(&t.a, msgs[step], &m) == -AQ_E_PROTO,
-               "%s in step %d; after it nothing goes any more", aq_wire_type_name(msgs[k]->type), step);
+            ok(good && give(&t.a, msgs[k], &m) == -AQ_E_PROTO && m.type == 0 &&
+                   give(&t.a, msgs[step], &m) == -AQ_E_PROTO,
+               "%s in step %d; after it nothing goes any more", aq_wire_type_name(msgs[k]->type),
+               step);
         }
     static const char *const bad[] = {"", "commit=\n", "commit=00\n", "nonce=00\n", "commit"};
     for (size_t i = 0; i < AQ_LEN(bad); i++) {
         m = (aq_pair_msg){.type = AQ_T_PAIR_COMMIT, .n = strlen(bad[i])};
         memcpy(m.payload, bad[i], m.n);
         aq_pair_msg out;
-        ok(aq_pair_init(&t.a, &a, &out, &err) == 0 && give(&t.a, &m, &out) == -AQ_E_FORMAT, "a commitment that is none: no. %zu", i);
+        ok(aq_pair_init(&t.a, &a, &out, &err) == 0 && give(&t.a, &m, &out) == -AQ_E_FORMAT,
+           "a commitment that is none: no. %zu", i);
     }
 }
 

@@ -16,13 +16,14 @@ if [ -z "${AQ_HEADLESS:-}" ]; then
     export GDK_BACKEND=x11 GSK_RENDERER="${GSK_RENDERER:-cairo}" GTK_A11Y="${GTK_A11Y:-atspi}" NO_AT_BRIDGE=0
     export GSETTINGS_BACKEND="${GSETTINGS_BACKEND:-memory}" LIBGL_ALWAYS_SOFTWARE=1
     status=0
-    dbus-run-session -- "$0" "$@" || status=$?
+    # Services that the bus starts talk to stderr, so that stdout is the command's alone.
+    dbus-run-session -- "$0" "$@" 4>&1 >&2 || status=$?
     exit $status
 fi
 
 # Xvfb picks a free display and writes its number when it is ready.
 mkfifo -- "$AQ_HEADLESS/display"
-Xvfb -displayfd 3 -screen 0 "${AQ_SCREEN:-1280x900x24}" -nolisten tcp -noreset 3>"$AQ_HEADLESS/display" 2>"$AQ_HEADLESS/xvfb.log" &
+Xvfb -displayfd 3 -screen 0 "${AQ_SCREEN:-1280x900x24}" -nolisten tcp -noreset 3>"$AQ_HEADLESS/display" 4>&- 2>"$AQ_HEADLESS/xvfb.log" &
 xvfb=$!
 trap 'kill "$xvfb" 2>/dev/null; wait "$xvfb" 2>/dev/null || true' EXIT
 if ! read -r -t 60 number <"$AQ_HEADLESS/display"; then
@@ -31,5 +32,5 @@ if ! read -r -t 60 number <"$AQ_HEADLESS/display"; then
     exit 1
 fi
 status=0
-DISPLAY=:$number "$@" || status=$?
+DISPLAY=:$number "$@" >&4 4>&- || status=$?
 exit $status

@@ -16,7 +16,7 @@ import sys
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SUITES = ['unit', 'golden', 'contract', 'text', 'cli', 'lint', 'ui', 'data', 'fuzz', 'integration']
+SUITES = ['unit', 'golden', 'contract', 'wire', 'text', 'cli', 'lint', 'ui', 'data', 'fuzz', 'integration']
 # Marks beside the suite: slow and load are left out of --quick, load also of the sanitizers.
 MARKS = ['slow', 'load']
 QUICK_OUT = ['ui', 'integration', 'slow', 'load']
@@ -43,7 +43,7 @@ CI = [
     Config('gcc', 'build-ci', ['--werror']),
     Config('clang ASan+UBSan', 'build-asan', ['--sanitize', 'asan', '--werror'], without=['load', 'lint', 'data'], slower=4),
     Config('gcc TSan below api', 'build-tsan', ['--sanitize', 'tsan', '--werror'],
-           only=['unit', 'contract', 'integration'], without=['load', 'slow', 'ui'], slower=8),
+           only=['unit', 'contract', 'wire', 'integration'], without=['load', 'slow', 'ui'], slower=8),
 ]
 
 TAP_LINE = re.compile(r'^(not )?ok\b\s*(\d*)\s*(?:-\s*)?(.*?)\s*$')

@@ -17,8 +17,8 @@ typedef struct aq_backend {
     const char *name;
     /** Weights of layers [l0, l1), and with AQ_PLACE_ENDS embedding, norm, head and draft layers; experts [e0, e1) only. progress in
      * bytes as stored (total set by the caller). IO, NOMEM, CANCELLED, UNSUPPORTED. */
-    int (*load)(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, uint32_t l0, uint32_t l1, aq_progress *, void **ret_w,
-                aq_err *);
+    int (*load)(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, uint32_t l0,
+                uint32_t l1, aq_progress *, void **ret_w, aq_err *);
     /** KV and recurrent state for the layers of w (for its draft layers when it has the ends). */
     int (*state)(void *w, const aq_state_cfg *, void **ret_s, aq_err *);
     int (*apply)(void *s, const aq_op *, uint32_t n, aq_err *);
@@ -26,21 +26,24 @@ typedef struct aq_backend {
      * x_out [n_back][row_f32]. hosts NULL = own experts.
      * *stop != 0 is looked at once a layer: CANCELLED, and every seq of the window is at its length before it (a recurrent one at its
      * last KEEP, SNAP or window boundary, by the kept copy). */
-    int (*forward)(void *w, void *s, const aq_window *, const aq_expert_host *const *hosts, uint32_t n_hosts, float *x_out,
-                   const atomic_uint *stop, aq_err *);
+    int (*forward)(void *w, void *s, const aq_window *, const aq_expert_host *const *hosts,
+                   uint32_t n_hosts, float *x_out, const atomic_uint *stop, aq_err *);
     /* ends */
     int (*embed)(void *w, const aq_row *, uint32_t n, float *x /* [n][row_f32] */, aq_err *);
-    int (*head)(void *w, const float *x /* [n][row_f32] */, uint32_t n, float *logits /* [n][n_vocab] or NULL */,
+    int (*head)(void *w, const float *x /* [n][row_f32] */, uint32_t n,
+                float *logits /* [n][n_vocab] or NULL */,
                 float *hidden /* [n][n_embd] after the final norm, or NULL */, aq_err *);
     /** win->x [n_rows][n_embd]: hidden rows (after the final norm) of the positions before the rows; logits of the rows with LOGITS. */
-    int (*draft)(void *w, void *s, const aq_window *, float *logits, float *hidden, const atomic_uint *stop, aq_err *);
+    int (*draft)(void *w, void *s, const aq_window *, float *logits, float *hidden,
+                 const atomic_uint *stop, aq_err *);
     /** This w's experts as a host (borrows w). UNSUPPORTED when it has none. */
     int (*host)(void *w, aq_expert_host *ret, aq_err *);
     int (*sync)(void *w, aq_err *); /* results valid after this */
     void (*drop_state)(void *s);
     void (*drop)(void *w);
     uint64_t (*bytes)(const void *w, const void *s); /* held now; either may be NULL */
-    const struct aq_blocks *blocks;     /* its operations, for tests; NULL when it is not built on forward-priv.h */
+    const struct aq_blocks
+        *blocks; /* its operations, for tests; NULL when it is not built on forward-priv.h */
 } aq_backend;
 
 extern const aq_backend aq_backend_reference;

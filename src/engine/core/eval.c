@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model driven by hand: one backend with all layers and the ends, one seq. One thread at a time. */
 #include "forward-priv.h"
+#include "rt-priv.h"
+#include "sampler-priv.h"
 
 struct aq_eval {
     const aq_model *model;
@@ -48,6 +50,10 @@ int aq_eval_new(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place
     int rc = aq_backend_find(p.backend, &e->be, err);
     if (rc < 0)
         return rc;
+    rc = aq_mem_check(aq_net_load_bytes(m, &p, 0, m->info.n_layer),
+                      aq_mem_state_bytes(&m->info, kv_type, n_ctx), aq_mem_free_bytes(), err);
+    if (rc < 0)
+        return rc;
     e->row = calloc(max_rows, sizeof(*e->row));
     e->x = malloc(max_rows * row_f32 * sizeof(float));
     e->y = malloc(max_rows * row_f32 * sizeof(float));
@@ -77,6 +83,18 @@ static int rows(aq_eval *e, const int32_t *tok, uint32_t n, uint32_t pos0, aq_er
     return 0;
 }
 
+/** Logits [n][n_vocab] that somebody asked for are numbers, or FORMAT. */
+static int check_rows(const aq_eval *e, const float *logits, uint32_t n, aq_err *err)
+{
+    uint32_t n_vocab = e->model->info.n_vocab;
+    for (uint32_t i = 0; logits && i < n; i++) {
+        int rc = aq_logits_check(logits + (size_t)i * n_vocab, n_vocab, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 int aq_eval_rows(aq_eval *e, const int32_t *tok, uint32_t n, bool last_only, float *ret_logits,
                  float *ret_hidden, aq_err *err)
 {
@@ -100,7 +118,9 @@ int aq_eval_rows(aq_eval *e, const int32_t *tok, uint32_t n, bool last_only, flo
                              NULL, err);
     } else if (ret_logits || ret_hidden)
         rc = e->be->head(e->w, e->y, n_back, ret_logits, ret_hidden, err);
-    return rc < 0 ? rc : e->be->sync(e->w, err);
+    if (rc == 0)
+        rc = e->be->sync(e->w, err);
+    return rc < 0 ? rc : check_rows(e, ret_logits, last_only ? 1 : n, err);
 }
 
 int aq_eval_draft(aq_eval *e, const int32_t *tok, const float *hidden, uint32_t n, uint32_t pos0,
@@ -111,7 +131,9 @@ int aq_eval_draft(aq_eval *e, const int32_t *tok, const float *hidden, uint32_t 
         return rc;
     aq_window win = {.n_rows = n, .n_back = n, .row = e->row, .x = hidden};
     rc = e->be->draft(e->w, e->s, &win, ret_logits, NULL, NULL, err);
-    return rc < 0 ? rc : e->be->sync(e->w, err);
+    if (rc == 0)
+        rc = e->be->sync(e->w, err);
+    return rc < 0 ? rc : check_rows(e, ret_logits, n, err);
 }
 
 int aq_eval_keep(aq_eval *e, uint32_t n_tok, aq_err *err)

@@ -9,6 +9,7 @@
  * own group: files that are not there are passed over. Any thread. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "rt-priv.h"
 
@@ -114,6 +115,28 @@ uint64_t aq_mem_free_from(const char *meminfo, const char *proc_cgroup, const ch
     }
     fclose(f);
     return left;
+}
+
+int aq_mem_check(uint64_t weights_bytes, uint64_t state_bytes, uint64_t free_bytes, aq_err *err)
+{
+    /* nothing free and nothing known look the same; the first is told by the file that tells */
+    if (!free_bytes && access("/proc/meminfo", R_OK) != 0)
+        return 0;
+    if (weights_bytes <= free_bytes && state_bytes <= free_bytes - weights_bytes)
+        return 0;
+    const uint64_t mb = 1000000;
+    return aq_fail(err, AQ_E_NOMEM,
+                   "it needs %" PRIu64 " MB of memory for its weights and %" PRIu64
+                   " MB for a chat of full length, %" PRIu64
+                   " MB are free: close other programs, or choose a smaller model or context",
+                   (weights_bytes + mb - 1) / mb, (state_bytes + mb - 1) / mb, free_bytes / mb);
+}
+
+uint64_t aq_mem_state_bytes(const aq_model_info *in, uint32_t kv_type, uint64_t n_tok)
+{
+    uint64_t pages = (n_tok + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK;
+    return in->recur_bytes_seq +
+           pages * AQ_PAGE_TOK * in->kv_f16_bytes_tok * (kv_type == AQ_KV_F32 ? 2 : 1);
 }
 
 uint64_t aq_mem_free_bytes(void)

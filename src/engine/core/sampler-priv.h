@@ -23,6 +23,10 @@ AQ_CLEANUP_FUNC(aq_sampler *, aq_sampler_free)
  * place. NaN counts as never. n_tok is also the position that the random number is made for. */
 int32_t aq_sampler_pick(aq_sampler *, float *logits, const int32_t *tok, uint32_t n_tok);
 
+/** All n logits are numbers: damaged weights make NaN or infinity, and no answer may be drawn from
+ * those. FORMAT. */
+int aq_logits_check(const float *logits, uint32_t n, aq_err *) AQ_MUST;
+
 /** ln softmax of the raw logits [n_vocab] for tok (ret[0]) and for the n best, best first: ret[n +
  * 1]; returns entries written. */
 uint32_t aq_sampler_logprobs(const float *logits, uint32_t n_vocab, int32_t tok, uint32_t n,

@@ -2,6 +2,7 @@
 /* Sampler. Candidates lie in a max-heap (better logit first, lower id among equals) that is only
  * popped as far as top-k or top-p ask, so that a vocabulary of 150,000 is never sorted. Sums are
  * doubles in one fixed order. */
+#include <float.h>
 #include <math.h>
 
 #include "sampler-priv.h"
@@ -178,6 +179,19 @@ static int32_t best(const float *logits, uint32_t n)
             b = i;
         }
     return (int32_t)b;
+}
+
+int aq_logits_check(const float *logits, uint32_t n, aq_err *err)
+{
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < n; i++) /* no early end: this becomes vector code */
+        bad += !(fabsf(logits[i]) <= FLT_MAX);
+    if (!bad)
+        return 0;
+    return aq_fail(err, AQ_E_FORMAT,
+                   "%u of %u of the model's results are not numbers: its weights are damaged, or "
+                   "too large for this device; download or copy the file again",
+                   bad, n);
 }
 
 int32_t aq_sampler_pick(aq_sampler *p, float *logits, const int32_t *tok, uint32_t n_tok)

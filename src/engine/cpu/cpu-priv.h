@@ -19,6 +19,7 @@
  *   Q6_K          per 256 columns  [d 8] f16   [16][row 8] int8 scales
  *                                  [half 2][quad 16][row 8][4] low 4 bits
  *                                  [half 2][quad 8][row 8][4] high 2 bits
+ *   all others    [row 8] as stored: products decode a tile to F32 before they use it
  *
  * Row-invariance: a tile kernel computes each input row by itself; its float sums run over the
  * column blocks in ascending order, in a number of chains that the path and the type fix. How many
@@ -44,6 +45,7 @@ enum {
     AQ_L_Q6_K,
     AQ_L_N
 };
+#define AQ_L_STORED 1024 /* + storage type: rows that lie as stored, for types without kernels */
 
 /** One input row. F32, F16 and BF16 layouts read x, the quantised ones the rest (aq_isa.quant). */
 typedef struct aq_row_in {
@@ -84,8 +86,9 @@ extern const aq_isa aq_isa_c, aq_isa_avx2;
 
 /* ---- pack.c ---- */
 
-/** AQ_L_* of a storage type, -1 = the kernels do not know it. */
+/** AQ_L_* of a storage type, AQ_L_STORED + type when no kernel knows it, -1 when it cannot be decoded. */
 int aq_layout_of(uint32_t type_id);
+/** The products take input rows as floats. */
 bool aq_layout_is_float(int layout);
 /** Bytes of one tile of k columns; k is a multiple of the type's block. */
 size_t aq_tile_bytes(int layout, uint32_t k);

@@ -107,8 +107,11 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     c->rt = rt;
     c->isa = rt->isa;
     uint64_t wide = 1;
-    for (uint32_t i = 0; i < m->n_tensor; i++)
+    bool decode = rt->f32_acts;
+    for (uint32_t i = 0; i < m->n_tensor; i++) {
         wide = AQ_MAX(wide, m->tensor[i].ne[0]);
+        decode = decode || aq_layout_of(m->tensor[i].type->id) >= AQ_L_STORED;
+    }
     if (wide > 1u << 22)
         return aq_fail(err, AQ_E_LIMIT, "rows of %llu values are too long (at most %u)",
                        (unsigned long long)wide, 1u << 22);
@@ -123,9 +126,9 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     }
     c->first = calloc(c->n_exp + 1, sizeof *c->first);
     c->active = calloc(c->n_exp + 1, sizeof *c->active);
-    if (rt->f32_acts)
+    if (decode)
         c->tile_f32 = malloc((size_t)aq_rt_threads(rt) * c->wide * AQ_TILE * sizeof *c->tile_f32);
-    if (!c->first || !c->active || (rt->f32_acts && !c->tile_f32))
+    if (!c->first || !c->active || (decode && !c->tile_f32))
         return aq_fail(err, AQ_E_NOMEM, "cpu backend: out of memory");
     int rc = aq_cpu_reserve(c, 8, err);
     if (rc < 0)

@@ -4,6 +4,7 @@
 #include "model-priv.h"
 
 #define BLOCK_BYTES_MAX 210u
+#define BLOCK_VALS_MAX 256u
 
 /* A block of each type as stored, in the order in which its tile keeps it: `n_head` fields of one
  * or two bytes that stand per row, then quads of 4 bytes. at: where in the block they come from. */
@@ -35,17 +36,28 @@ int aq_layout_of(uint32_t type_id)
     for (int i = 0; i < AQ_L_N; i++)
         if (layouts[i].type == type_id)
             return i;
-    return -1;
+    const aq_type *t = aq_type_get(type_id);
+    return t && t->dequant && t->block_vals <= BLOCK_VALS_MAX ? AQ_L_STORED + (int)type_id : -1;
+}
+
+static const aq_type *type_of(int l)
+{
+    return aq_type_get(l < AQ_L_STORED ? layouts[l].type : (uint32_t)(l - AQ_L_STORED));
+}
+
+static size_t stored_row_bytes(const aq_type *t, uint32_t k)
+{
+    return (size_t)(k / t->block_vals) * t->block_bytes;
 }
 
 bool aq_layout_is_float(int l)
 {
-    return layouts[l].block_vals == 1;
+    return l >= AQ_L_STORED || layouts[l].block_vals == 1;
 }
 
 size_t aq_tile_bytes(int l, uint32_t k)
 {
-    return (size_t)(k / layouts[l].block_vals) * layouts[l].block_bytes * AQ_TILE;
+    return stored_row_bytes(type_of(l), k) * AQ_TILE;
 }
 
 static void copy(uint8_t *dst, const uint8_t *src, uint32_t size)
@@ -60,6 +72,11 @@ static void copy(uint8_t *dst, const uint8_t *src, uint32_t size)
 
 void aq_tile_put(int l, uint32_t k, uint32_t r, const uint8_t *src, uint8_t *tile)
 {
+    if (l >= AQ_L_STORED) {
+        size_t n = stored_row_bytes(type_of(l), k);
+        memcpy(tile + r * n, src, n);
+        return;
+    }
     const layout *lay = &layouts[l];
     for (uint32_t b = 0; b < k / lay->block_vals; b++, src += lay->block_bytes)
         for (const part *p = lay->part; p->n; p++)
@@ -69,10 +86,19 @@ void aq_tile_put(int l, uint32_t k, uint32_t r, const uint8_t *src, uint8_t *til
 
 void aq_tile_get(int l, uint32_t k, uint32_t r, const uint8_t *tile, float *y, size_t step)
 {
-    const layout *lay = &layouts[l];
-    const aq_type *type = aq_type_get(lay->type);
+    const aq_type *type = type_of(l);
     uint8_t block[BLOCK_BYTES_MAX];
-    float val[256];
+    float val[BLOCK_VALS_MAX];
+    if (l >= AQ_L_STORED) {
+        tile += r * stored_row_bytes(type, k);
+        for (uint32_t b = 0; b < k / type->block_vals; b++, tile += type->block_bytes) {
+            type->dequant(tile, val, type->block_vals);
+            for (uint32_t i = 0; i < type->block_vals; i++, y += step)
+                *y = val[i];
+        }
+        return;
+    }
+    const layout *lay = &layouts[l];
     for (uint32_t b = 0; b < k / lay->block_vals; b++) {
         for (const part *p = lay->part; p->n; p++)
             for (uint32_t i = 0; i < p->n; i++, tile += p->size * AQ_TILE)

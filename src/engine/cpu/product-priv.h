@@ -38,7 +38,7 @@ typedef struct aq_cpu {
     uint32_t *order, *order_row;     /* [cap × n_used] slots by expert, and their rows */
     uint32_t *first, *active; /* [n_exp + 1] of experts: start in order; [n_exp] those with rows */
     uint32_t n_exp;
-    float *tile_f32; /* [threads][wide][8] with f32_acts */
+    float *tile_f32; /* [threads][wide][8] with f32_acts or AQ_L_STORED, else NULL */
     aq_slab *slab;
 } aq_cpu;
 

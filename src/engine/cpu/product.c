@@ -120,7 +120,7 @@ static void tile_rows(aq_tile_fn fn, const product *p, const uint8_t *tile, uint
 
 static void run_tiles(const aq_cpu *c, uint32_t worker, const product *p, uint32_t t0, uint32_t t1)
 {
-    bool exact = c->rt->f32_acts && !aq_layout_is_float(p->layout);
+    bool exact = p->layout >= AQ_L_STORED || (c->rt->f32_acts && !aq_layout_is_float(p->layout));
     aq_tile_fn fn = c->isa->tile[exact ? AQ_L_F32 : p->layout];
     for (uint32_t r0 = 0; r0 < p->n; r0 += GROUP_ROWS)
         for (uint32_t t = t0; t < t1; t++) {

@@ -59,7 +59,7 @@ static int check_types(const aq_model *m, aq_err *err)
         const aq_tensor *t = &m->tensor[i];
         if (t->type->dequant)
             continue;
-        char known[160] = "", show[AQ_SHOW_BYTES];
+        char known[320] = "", show[AQ_SHOW_BYTES];
         for (uint32_t id = 0; id < 64; id++) {
             const aq_type *k = aq_type_get(id);
             if (k && k->dequant)

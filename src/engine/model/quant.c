@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storage types of GGUF: names and sizes of all of them, exact decoding of those that this version computes with. These decoders
- * are what every kernel is tested against: the order of float operations is part of the format's meaning. Pure functions.
+/* Storage types of GGUF: names and sizes of all of them, exact decoding of those that weights come in; here the plain ones, in
+ * quant-k.c blocks of 256 with scales of their own, in quant-iq.c those with tables. These decoders are what every kernel is tested
+ * against: the order of float operations is part of the format's meaning. Pure functions.
  *
  *   Q8_0  d f16, 32 × i8                                y = q·d
- *   Q4_1  d f16, m f16, 16 bytes of nibbles             y = q·d + m; byte i: value i low, value i + 16 high
- *   Q4_K  d f16, dmin f16, 12 bytes of 8 × (6-bit scale, 6-bit min), 128 bytes of nibbles
- *         32 bytes hold sub-blocks 2g (low) and 2g + 1 (high)           y = (d·scale)·q − dmin·min
- *   Q5_K  d f16, dmin f16, 12 bytes as in Q4_K, qh 32, 128 bytes of nibbles: bit j of qh[i] is bit 4 of q i of sub-block j
- *   Q6_K  ql 128, qh 64, 16 × i8 scales, d f16          y = (d·scale)·(q − 32)
+ *   Q4_0  d f16, 16 bytes of nibbles                    y = (q − 8)·d; byte i: value i low, value i + 16 high
+ *   Q4_1  d f16, m f16, 16 bytes of nibbles             y = q·d + m
+ *   Q5_0  d f16, 32 high bits, nibbles as in Q4_0       y = (q − 16)·d
+ *   Q5_1  d f16, m f16, 32 high bits, nibbles           y = q·d + m
+ *   Q1_0  d f16, 128 bits                               y = ±d, + where the bit is set
+ *   Q2_0  d f16, 64 × 2 bits                            y = (q − 1)·d
  * Layouts: ggml src/ggml-common.h (MIT). */
-#include "model-priv.h"
+#include "quant-priv.h"
 
 float aq_f16_to_f32(uint16_t h)
 {
@@ -48,11 +50,6 @@ uint16_t aq_f32_to_f16(float f)
     return sign | (uint16_t)((b >> 13) - (112 << 10));
 }
 
-static float get_f16(const uint8_t *p)
-{
-    return aq_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
-}
-
 static void dequant_f32(const void *src, float *dst, size_t n)
 {
     memcpy(dst, src, n * 4);
@@ -62,7 +59,7 @@ static void dequant_f16(const void *src, float *dst, size_t n)
 {
     const uint8_t *p = src;
     for (size_t i = 0; i < n; i++)
-        dst[i] = get_f16(p + 2 * i);
+        dst[i] = aq_le_f16(p + 2 * i);
 }
 
 static void dequant_bf16(const void *src, float *dst, size_t n)
@@ -78,7 +75,7 @@ static void dequant_q8_0(const void *src, float *dst, size_t n)
 {
     const uint8_t *p = src;
     for (size_t b = 0; b < n / 32; b++, p += 34) {
-        float d = get_f16(p);
+        float d = aq_le_f16(p);
         for (int i = 0; i < 32; i++)
             *dst++ = (float)(int8_t)p[2 + i] * d;
     }
@@ -88,7 +85,7 @@ static void dequant_q4_1(const void *src, float *dst, size_t n)
 {
     const uint8_t *p = src;
     for (size_t b = 0; b < n / 32; b++, p += 20, dst += 32) {
-        float d = get_f16(p), m = get_f16(p + 2);
+        float d = aq_le_f16(p), m = aq_le_f16(p + 2);
         for (int i = 0; i < 16; i++) {
             dst[i] = (float)(p[4 + i] & 15) * d + m;
             dst[i + 16] = (float)(p[4 + i] >> 4) * d + m;
@@ -96,63 +93,62 @@ static void dequant_q4_1(const void *src, float *dst, size_t n)
     }
 }
 
-/** 6-bit scale and min of sub-block j: the first four plain, the upper two bits of the last four in the spare bits of the first eight bytes. */
-static void q4_k_scale(const uint8_t *s, int j, uint8_t *ret_scale, uint8_t *ret_min)
-{
-    if (j < 4) {
-        *ret_scale = s[j] & 63;
-        *ret_min = s[j + 4] & 63;
-    } else {
-        *ret_scale = (uint8_t)((s[j + 4] & 15) | s[j - 4] >> 6 << 4);
-        *ret_min = (uint8_t)(s[j + 4] >> 4 | s[j] >> 6 << 4);
-    }
-}
-
-static void dequant_q4_k(const void *src, float *dst, size_t n)
+static void dequant_q4_0(const void *src, float *dst, size_t n)
 {
     const uint8_t *p = src;
-    for (size_t b = 0; b < n / 256; b++, p += 144) {
-        float d = get_f16(p), dmin = get_f16(p + 2);
-        for (int j = 0; j < 8; j++) {
-            const uint8_t *q = p + 16 + j / 2 * 32;
-            uint8_t sc, mn;
-            q4_k_scale(p + 4, j, &sc, &mn);
-            float ds = d * (float)sc, ms = dmin * (float)mn;
-            for (int i = 0; i < 32; i++)
-                *dst++ = ds * (float)(j & 1 ? q[i] >> 4 : q[i] & 15) - ms;
+    for (size_t b = 0; b < n / 32; b++, p += 18, dst += 32) {
+        float d = aq_le_f16(p);
+        for (int i = 0; i < 16; i++) {
+            dst[i] = (float)((p[2 + i] & 15) - 8) * d;
+            dst[i + 16] = (float)((p[2 + i] >> 4) - 8) * d;
         }
     }
 }
 
-static void dequant_q5_k(const void *src, float *dst, size_t n)
+/** Value i of the 32 of Q5_0 and Q5_1: a nibble, and its bit 4 from the word of high bits before the nibbles. */
+static int five_bits(const uint8_t *high, int i)
+{
+    int low = i < 16 ? high[4 + i] & 15 : high[4 + i - 16] >> 4;
+    return low | (int)(aq_le32(high) >> i & 1) << 4;
+}
+
+static void dequant_q5_0(const void *src, float *dst, size_t n)
 {
     const uint8_t *p = src;
-    for (size_t b = 0; b < n / 256; b++, p += 176) {
-        float d = get_f16(p), dmin = get_f16(p + 2);
-        for (int j = 0; j < 8; j++) {
-            const uint8_t *qh = p + 16, *q = p + 48 + j / 2 * 32;
-            uint8_t sc, mn;
-            q4_k_scale(p + 4, j, &sc, &mn);
-            float ds = d * (float)sc, ms = dmin * (float)mn;
-            for (int i = 0; i < 32; i++) {
-                int low = j & 1 ? q[i] >> 4 : q[i] & 15;
-                *dst++ = ds * (float)(low | (qh[i] >> j & 1) << 4) - ms;
-            }
-        }
+    for (size_t b = 0; b < n / 32; b++, p += 22) {
+        float d = aq_le_f16(p);
+        for (int i = 0; i < 32; i++)
+            *dst++ = (float)(five_bits(p + 2, i) - 16) * d;
     }
 }
 
-static void dequant_q6_k(const void *src, float *dst, size_t n)
+static void dequant_q5_1(const void *src, float *dst, size_t n)
 {
     const uint8_t *p = src;
-    for (size_t b = 0; b < n / 256; b++, p += 210) {
-        float d = get_f16(p + 208);
-        for (int i = 0; i < 256; i++) {
-            int half = i / 128, quarter = i / 32 % 4, l = i % 32;
-            int lo = p[half * 64 + quarter % 2 * 32 + l] >> quarter / 2 * 4 & 15;
-            int hi = p[128 + half * 32 + l] >> quarter * 2 & 3;
-            *dst++ = d * (float)(int8_t)p[192 + i / 16] * (float)((lo | hi << 4) - 32);
-        }
+    for (size_t b = 0; b < n / 32; b++, p += 24) {
+        float d = aq_le_f16(p), m = aq_le_f16(p + 2);
+        for (int i = 0; i < 32; i++)
+            *dst++ = (float)five_bits(p + 4, i) * d + m;
+    }
+}
+
+static void dequant_q1_0(const void *src, float *dst, size_t n)
+{
+    const uint8_t *p = src;
+    for (size_t b = 0; b < n / 128; b++, p += 18) {
+        float d = aq_le_f16(p);
+        for (int i = 0; i < 128; i++)
+            *dst++ = p[2 + i / 8] >> i % 8 & 1 ? d : -d;
+    }
+}
+
+static void dequant_q2_0(const void *src, float *dst, size_t n)
+{
+    const uint8_t *p = src;
+    for (size_t b = 0; b < n / 64; b++, p += 18) {
+        float d = aq_le_f16(p);
+        for (int i = 0; i < 64; i++)
+            *dst++ = (float)((p[2 + i / 4] >> i % 4 * 2 & 3) - 1) * d;
     }
 }
 
@@ -161,38 +157,38 @@ static const aq_type types[] = {
     {AQ_T_F16, "F16", 1, 2, dequant_f16},
     {AQ_T_BF16, "BF16", 1, 2, dequant_bf16},
     {AQ_T_Q8_0, "Q8_0", 32, 34, dequant_q8_0},
+    {AQ_T_Q4_0, "Q4_0", 32, 18, dequant_q4_0},
     {AQ_T_Q4_1, "Q4_1", 32, 20, dequant_q4_1},
-    {AQ_T_Q4_K, "Q4_K", 256, 144, dequant_q4_k},
-    {AQ_T_Q5_K, "Q5_K", 256, 176, dequant_q5_k},
-    {AQ_T_Q6_K, "Q6_K", 256, 210, dequant_q6_k},
-    /* known by name and size, so that a message can say what it is */
-    {2, "Q4_0", 32, 18, NULL},
-    {6, "Q5_0", 32, 22, NULL},
-    {7, "Q5_1", 32, 24, NULL},
+    {AQ_T_Q5_0, "Q5_0", 32, 22, dequant_q5_0},
+    {AQ_T_Q5_1, "Q5_1", 32, 24, dequant_q5_1},
+    {AQ_T_Q2_K, "Q2_K", 256, 84, aq_dequant_q2_k},
+    {AQ_T_Q3_K, "Q3_K", 256, 110, aq_dequant_q3_k},
+    {AQ_T_Q4_K, "Q4_K", 256, 144, aq_dequant_q4_k},
+    {AQ_T_Q5_K, "Q5_K", 256, 176, aq_dequant_q5_k},
+    {AQ_T_Q6_K, "Q6_K", 256, 210, aq_dequant_q6_k},
+    {AQ_T_IQ1_S, "IQ1_S", 256, 50, aq_dequant_iq1_s},
+    {AQ_T_IQ1_M, "IQ1_M", 256, 56, aq_dequant_iq1_m},
+    {AQ_T_IQ2_XXS, "IQ2_XXS", 256, 66, aq_dequant_iq2_xxs},
+    {AQ_T_IQ2_XS, "IQ2_XS", 256, 74, aq_dequant_iq2_xs},
+    {AQ_T_IQ2_S, "IQ2_S", 256, 82, aq_dequant_iq2_s},
+    {AQ_T_IQ3_XXS, "IQ3_XXS", 256, 98, aq_dequant_iq3_xxs},
+    {AQ_T_IQ3_S, "IQ3_S", 256, 110, aq_dequant_iq3_s},
+    {AQ_T_IQ4_NL, "IQ4_NL", 32, 18, aq_dequant_iq4_nl},
+    {AQ_T_IQ4_XS, "IQ4_XS", 256, 136, aq_dequant_iq4_xs},
+    {AQ_T_MXFP4, "MXFP4", 32, 17, aq_dequant_mxfp4},
+    {AQ_T_NVFP4, "NVFP4", 64, 36, aq_dequant_nvfp4},
+    {AQ_T_TQ1_0, "TQ1_0", 256, 54, aq_dequant_tq1_0},
+    {AQ_T_TQ2_0, "TQ2_0", 256, 66, aq_dequant_tq2_0},
+    {AQ_T_Q1_0, "Q1_0", 128, 18, dequant_q1_0},
+    {AQ_T_Q2_0, "Q2_0", 64, 18, dequant_q2_0},
+    /* known by name and size, so that a message can say what it is; no model's weights are stored in them */
     {9, "Q8_1", 32, 36, NULL},
-    {10, "Q2_K", 256, 84, NULL},
-    {11, "Q3_K", 256, 110, NULL},
     {15, "Q8_K", 256, 292, NULL},
-    {16, "IQ2_XXS", 256, 66, NULL},
-    {17, "IQ2_XS", 256, 74, NULL},
-    {18, "IQ3_XXS", 256, 98, NULL},
-    {19, "IQ1_S", 256, 50, NULL},
-    {20, "IQ4_NL", 32, 18, NULL},
-    {21, "IQ3_S", 256, 110, NULL},
-    {22, "IQ2_S", 256, 82, NULL},
-    {23, "IQ4_XS", 256, 136, NULL},
     {24, "I8", 1, 1, NULL},
     {25, "I16", 1, 2, NULL},
     {26, "I32", 1, 4, NULL},
     {27, "I64", 1, 8, NULL},
     {28, "F64", 1, 8, NULL},
-    {29, "IQ1_M", 256, 56, NULL},
-    {34, "TQ1_0", 256, 54, NULL},
-    {35, "TQ2_0", 256, 66, NULL},
-    {39, "MXFP4", 32, 17, NULL},
-    {40, "NVFP4", 64, 36, NULL},
-    {41, "Q1_0", 128, 18, NULL},
-    {42, "Q2_0", 64, 18, NULL},
 };
 
 const aq_type *aq_type_get(uint32_t id)

@@ -12,6 +12,7 @@
  * all. */
 #include <stdio.h>
 
+#include "rt-priv.h"
 #include "sched-priv.h"
 
 /* ---- hub ---- */
@@ -270,6 +271,15 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
     if (cfg->n_stage > AQ_STAGES_MAX || (cfg->stage && !cfg->n_stage))
         return aq_fail(err, AQ_E_INVAL, "%u stages were given, 1 to %u are possible", cfg->n_stage,
                        AQ_STAGES_MAX);
+    uint32_t n_ctx = cfg->n_ctx ? cfg->n_ctx : AQ_MIN(8192u, ctx_max);
+    uint64_t weights_bytes = in->ends_bytes;
+    for (uint32_t i = 0; i < in->n_layer && !cfg->stage; i++)
+        weights_bytes += in->layer_bytes[i];
+    int rc =
+        aq_mem_check(weights_bytes, cfg->stage ? 0 : aq_mem_state_bytes(in, cfg->kv_type, n_ctx),
+                     aq_mem_free_bytes(), err);
+    if (rc < 0)
+        return rc;
     aq_engine *e = calloc(1, sizeof *e);
     aq_hub *h = calloc(1, sizeof *h);
     if (!e || !h) {
@@ -287,7 +297,7 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
     e->model = m;
     e->be = be;
     e->recurrent = in->recurrent;
-    e->n_ctx = cfg->n_ctx ? cfg->n_ctx : AQ_MIN(8192u, ctx_max);
+    e->n_ctx = n_ctx;
     e->n_parallel = cfg->n_parallel ? cfg->n_parallel : 4;
     e->chunk_tok = cfg->chunk_tok ? cfg->chunk_tok : 512;
     e->kv_type = cfg->kv_type;
@@ -295,16 +305,12 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
     e->row_f32 = in->row_f32;
     describe(e);
 
-    if (cfg->progress) {
-        uint64_t total = in->ends_bytes;
-        for (uint32_t i = 0; i < in->n_layer && !cfg->stage; i++)
-            total += in->layer_bytes[i];
-        atomic_store(&cfg->progress->total, total);
-    }
+    if (cfg->progress)
+        atomic_store(&cfg->progress->total, weights_bytes);
     aq_place ends = {.backend = cfg->place.backend, .flags = AQ_PLACE_ENDS};
     aq_stage *own = NULL;
     aq_swap_set set = {0};
-    int rc = be->load(rt, m, src, &ends, 0, 0, cfg->progress, &e->ends, err);
+    rc = be->load(rt, m, src, &ends, 0, 0, cfg->progress, &e->ends, err);
     if (rc >= 0) {
         e->weight_bytes = be->bytes(e->ends, NULL);
         rc = load_stages(e, src, cfg, &set, &own, err);
@@ -314,7 +320,9 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
         aq_epoch_begin(e);
         int en = pthread_create(&e->thread, NULL, step_thread, e);
         if (en)
-            rc = aq_fail_errno(err, en, "the engine's thread cannot be started");
+            rc = aq_fail(err, AQ_E_NOMEM,
+                         "the engine's thread cannot be started: no memory for it, or too many "
+                         "threads run already; close other programs");
     }
     aq_swap_set_clear(&set);
     if (rc < 0) {

@@ -87,6 +87,11 @@ bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
     size_t at;
     int rc;
 
+    aq_err err = {0};
+    if ((rc = aq_logits_check(logits, e->n_vocab, &err)) < 0) {
+        aq_req_end(e, r, rc, &err);
+        return true;
+    }
     /* a copy of the raw row would be needed to tell its log-probabilities afterwards: take the best
      * now, the chosen one's below */
     float *raw = NULL;

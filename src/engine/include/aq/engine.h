@@ -18,18 +18,20 @@
 extern "C" {
 #endif
 
-typedef struct aq_rt aq_rt;         /* process: CPU pool, modules, memory budget; shared by engines and stages */
-typedef struct aq_model aq_model;   /* immutable: hyperparameters, tensor table, cut_ok[], text; no weights */
+typedef struct aq_rt
+    aq_rt; /* process: CPU pool, modules, memory budget; shared by engines and stages */
+typedef struct aq_model
+    aq_model; /* immutable: hyperparameters, tensor table, cut_ok[], text; no weights */
 typedef struct aq_engine aq_engine; /* scheduler, state, stages, one step thread */
 typedef struct aq_req aq_req;       /* one answer */
 typedef struct aq_stage aq_stage;
 
 /** Limits on what comes from outside. */
 #define AQ_LAYERS_MAX 1024u
-#define AQ_ROWS_MAX 65536u  /* rows of one window */
-#define AQ_OPS_MAX 4096u    /* operations of one window */
-#define AQ_SEQS_MAX 256u    /* seqs of one stage */
-#define AQ_PAGE_TOK 256u    /* tokens of one KV page */
+#define AQ_ROWS_MAX 65536u /* rows of one window */
+#define AQ_OPS_MAX 4096u   /* operations of one window */
+#define AQ_SEQS_MAX 256u   /* seqs of one stage */
+#define AQ_PAGE_TOK 256u   /* tokens of one KV page */
 #define AQ_CTX_MAX (1u << 24)
 #define AQ_CARD_MAX_BYTES (8u << 20)
 #define AQ_PROMPT_MAX_BYTES (64u << 20)
@@ -44,10 +46,12 @@ typedef struct aq_progress {
 /* ---- process ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct aq_rt_cfg {
-    uint32_t n_threads;     /* compute threads, the step thread among them; 0 = one per physical core this process may use */
-    const char *cpu_path;   /* "c", "avx2", …; NULL = the best this CPU has. Programs pass the environment's AQ_CPU */
-    int nice;               /* niceness of the pinned workers, 0 = as the process */
-    bool pin;               /* pin workers to cores */
+    uint32_t
+        n_threads; /* compute threads, the step thread among them; 0 = one per physical core this process may use */
+    const char *
+        cpu_path; /* "c", "avx2", …; NULL = the best this CPU has. Programs pass the environment's AQ_CPU */
+    int nice; /* niceness of the pinned workers, 0 = as the process */
+    bool pin; /* pin workers to cores */
 } aq_rt_cfg;
 
 /** Errors: UNSUPPORTED (unknown or unsupported cpu_path; the text lists those this CPU has), NOMEM, LIMIT. */
@@ -77,7 +81,8 @@ void aq_wsrc_close(aq_wsrc *); /* NULL and empty are fine */
 enum { AQ_OPEN_VOCAB = 1 }; /* text only: a file without tensors will do */
 /** Map and check the header of a GGUF (or of all its shards, given any of them); no weights are read. ret_src may be NULL.
  * Errors: IO, FORMAT (damaged, truncated, not GGUF), UNSUPPORTED (architecture, quant type, GGUF version, byte order; named), LIMIT. */
-int aq_model_open(aq_rt *, const char *path, uint32_t flags, aq_model **ret, aq_wsrc *ret_src, aq_err *) AQ_MUST;
+int aq_model_open(aq_rt *, const char *path, uint32_t flags, aq_model **ret, aq_wsrc *ret_src,
+                  aq_err *) AQ_MUST;
 /** What a PC without the file needs: metadata, tensor table, tokenizer; ≤ AQ_CARD_MAX_BYTES, else LIMIT. */
 int aq_model_card(const aq_model *, aq_bytes *ret, aq_err *) AQ_MUST;
 int aq_model_from_card(aq_rt *, const void *card, size_t n, aq_model **ret, aq_err *) AQ_MUST;
@@ -93,23 +98,25 @@ typedef struct aq_type_use {
     uint64_t bytes;
 } aq_type_use;
 typedef struct aq_model_info {
-    const char *arch, *name;       /* general.architecture, general.name or "" */
-    uint32_t n_layer;              /* without draft layers */
-    uint32_t n_draft;              /* draft (MTP) layers behind them */
+    const char *arch, *name; /* general.architecture, general.name or "" */
+    uint32_t n_layer;        /* without draft layers */
+    uint32_t n_draft;        /* draft (MTP) layers behind them */
     uint32_t n_embd, row_f32, n_vocab, n_ctx_train, n_head, n_head_kv, n_expert, n_expert_used;
-    bool recurrent;                /* some layer keeps state that cannot be cut at any token */
-    uint64_t n_param, file_bytes;  /* parameters; bytes of all shards */
-    const uint8_t *cut_ok;         /* [n_layer + 1] 1 = layers may be parted before this one; [0] and [n_layer] are 1 */
-    const uint64_t *layer_bytes;   /* [n_layer] weights of a layer as stored */
-    uint64_t ends_bytes;           /* embedding, final norm, head, draft layers */
-    uint64_t kv_f16_bytes_tok;     /* KV bytes per token over all layers, f16 */
-    uint64_t recur_bytes_seq;      /* recurrent state per seq */
+    bool recurrent;               /* some layer keeps state that cannot be cut at any token */
+    uint64_t n_param, file_bytes; /* parameters; bytes of all shards */
+    const uint8_t *
+        cut_ok; /* [n_layer + 1] 1 = layers may be parted before this one; [0] and [n_layer] are 1 */
+    const uint64_t *layer_bytes; /* [n_layer] weights of a layer as stored */
+    uint64_t ends_bytes;         /* embedding, final norm, head, draft layers */
+    uint64_t kv_f16_bytes_tok;   /* KV bytes per token over all layers, f16 */
+    uint64_t recur_bytes_seq;    /* recurrent state per seq */
     uint32_t n_type;
-    const aq_type_use *type;       /* [n_type], by bytes, largest first */
+    const aq_type_use *type;         /* [n_type], by bytes, largest first */
     const char *tok_model, *tok_pre; /* tokenizer.ggml.model, .pre */
-    const char *tok_refused;       /* NULL = usable, else why not */
-    const char *tmpl_src;          /* chat template or NULL */
-    const char *tmpl_refused;      /* NULL = usable (or absent: then a stated fallback is used), else why not */
+    const char *tok_refused;         /* NULL = usable, else why not */
+    const char *tmpl_src;            /* chat template or NULL */
+    const char
+        *tmpl_refused; /* NULL = usable (or absent: then a stated fallback is used), else why not */
     uint32_t n_shard;
 } aq_model_info;
 const aq_model_info *aq_model_get_info(const aq_model *); /* lives as long as the model */
@@ -125,7 +132,8 @@ AQ_MUST int aq_toks_put(aq_toks *, int32_t id);
 
 /** Append the tokens of text (invalid UTF-8: one U+FFFD per bad byte). special: control tokens written in the text are taken as such.
  * No BOS or EOS is added. Errors: UNSUPPORTED (the model's tokenizer), LIMIT, NOMEM. */
-int aq_tokenize(const aq_model *, const char *text, size_t n, bool special, aq_toks *ret, aq_err *) AQ_MUST;
+int aq_tokenize(const aq_model *, const char *text, size_t n, bool special, aq_toks *ret,
+                aq_err *) AQ_MUST;
 /** Raw bytes of one token, borrowed from the model; NULL when the id is out of range. */
 const char *aq_token_piece(const aq_model *, int32_t id, uint32_t *ret_n);
 bool aq_token_is_eog(const aq_model *, int32_t id);
@@ -141,9 +149,11 @@ typedef struct aq_rendered {
 void aq_rendered_clear(aq_rendered *);
 /** Render a chat template. m may be NULL when tmpl is given; tmpl NULL = the model's own (or the stated fallback). vars_json: one object
  * with all template variables. Errors: INVAL (raise_exception: its message), FORMAT (template does not parse; line), LIMIT. */
-int aq_render(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json, size_t n_vars, aq_rendered *ret, aq_err *) AQ_MUST;
+int aq_render(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json,
+              size_t n_vars, aq_rendered *ret, aq_err *) AQ_MUST;
 /** The tokens the engine would read for it: control tokens from template text only. m needed. */
-int aq_render_tokens(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json, size_t n_vars, aq_toks *ret, aq_err *) AQ_MUST;
+int aq_render_tokens(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json,
+                     size_t n_vars, aq_toks *ret, aq_err *) AQ_MUST;
 
 /* ---- windows and stages ------------------------------------------------------------------------------------------------------- */
 
@@ -174,9 +184,9 @@ typedef struct aq_row {
 typedef struct aq_window {
     uint64_t id;
     uint32_t epoch, n_ops, n_rows, n_back; /* n_back: rows with BACK or LOGITS */
-    const aq_op *op;    /* [n_ops], applied in order before the rows */
-    const aq_row *row;  /* [n_rows] a seq's rows adjacent, pos ascending from the seq's length */
-    const float *x;     /* [n_rows][row_f32] input of the stage's first layer */
+    const aq_op *op;                       /* [n_ops], applied in order before the rows */
+    const aq_row *row; /* [n_rows] a seq's rows adjacent, pos ascending from the seq's length */
+    const float *x;    /* [n_rows][row_f32] input of the stage's first layer */
 } aq_window;
 typedef struct aq_hop {
     uint32_t stage, self_us, net_us;
@@ -184,24 +194,31 @@ typedef struct aq_hop {
 typedef struct aq_done {
     uint64_t id;
     uint32_t epoch, n_hop, n_back;
-    int rc;             /* 0, or -AQ_E_*: CANCELLED, GONE (stage lost), DEVICE, LIMIT, NOMEM … then x is NULL */
-    const float *x;     /* [n_back][row_f32] */
-    const aq_hop *hop;  /* [n_hop] */
+    int rc; /* 0, or -AQ_E_*: CANCELLED, GONE (stage lost), DEVICE, LIMIT, NOMEM … then x is NULL */
+    const float *x;    /* [n_back][row_f32] */
+    const aq_hop *hop; /* [n_hop] */
     aq_err err;
 } aq_done;
 
 typedef struct aq_stage_vt {
-    int (*submit)(aq_stage *, const aq_window *, aq_err *); /* copies; never blocks; in order; BUSY if n_inflight are under way */
-    int (*work)(aq_stage *, aq_err *);       /* local: compute one queued window on the step thread (1), 0 = none; remote: NULL */
-    void (*cancel)(aq_stage *, uint32_t seq);/* any thread, under a lock of the engine: it neither waits nor completes a window from
+    int (*submit)(aq_stage *, const aq_window *,
+                  aq_err *); /* copies; never blocks; in order; BUSY if n_inflight are under way */
+    int (*work)(
+        aq_stage *,
+        aq_err
+            *); /* local: compute one queued window on the step thread (1), 0 = none; remote: NULL */
+    void (*cancel)(
+        aq_stage *,
+        uint32_t
+            seq); /* any thread, under a lock of the engine: it neither waits nor completes a window from
                                                 inside. Windows of this seq alone may end CANCELLED: their operations are applied all
                                                 the same, their rows are not; a recurrent seq's state is then undefined until RESTORE */
-    void (*close)(aq_stage *);               /* frees it; no completion comes after it returned */
+    void (*close)(aq_stage *); /* frees it; no completion comes after it returned */
 } aq_stage_vt;
 struct aq_stage {
     const aq_stage_vt *vt;
     void *self;
-    uint32_t l0, l1;                         /* layers [l0, l1) */
+    uint32_t l0, l1; /* layers [l0, l1) */
     uint32_t n_page, n_snap, max_rows, n_inflight, max_seq;
     /* set by the engine that owns the stage; aq_stage_done goes there */
     void (*done_cb)(void *user, aq_stage *, const aq_done *);
@@ -212,19 +229,22 @@ void aq_stage_done(aq_stage *, const aq_done *);
 
 enum { AQ_KV_F16 = 0, AQ_KV_F32 = 1, AQ_KV_Q8_0 = 2 };
 typedef struct aq_state_cfg {
-    uint32_t kv_type;  /* AQ_KV_* */
-    uint32_t n_page;   /* KV pages of AQ_PAGE_TOK tokens, shared by the seqs */
+    uint32_t kv_type; /* AQ_KV_* */
+    uint32_t n_page;  /* KV pages of AQ_PAGE_TOK tokens, shared by the seqs */
     uint32_t max_seq, n_snap, max_rows;
 } aq_state_cfg;
-enum { AQ_PLACE_ENDS = 1 };  /* embedding, final norm, head, draft layers (besides or instead of layers) */
+enum {
+    AQ_PLACE_ENDS = 1
+}; /* embedding, final norm, head, draft layers (besides or instead of layers) */
 typedef struct aq_place {
-    const char *backend;     /* "cpu", "reference", "cuda"; NULL = the best there is */
+    const char *backend; /* "cpu", "reference", "cuda"; NULL = the best there is */
     uint32_t flags;
-    uint32_t e0, e1;         /* experts [e0, e1) are held here; 0, 0 = all */
+    uint32_t e0, e1; /* experts [e0, e1) are held here; 0, 0 = all */
 } aq_place;
 /** Load layers [l0, l1) and make their state. Blocks while loading; progress may be NULL. A worker is this plus a connection. */
-int aq_stage_local(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, const aq_state_cfg *, uint32_t l0, uint32_t l1,
-                   aq_progress *, aq_stage **ret, aq_err *) AQ_MUST;
+int aq_stage_local(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *,
+                   const aq_state_cfg *, uint32_t l0, uint32_t l1, aq_progress *, aq_stage **ret,
+                   aq_err *) AQ_MUST;
 /** Forget every seq, snapshot and queued window of a local stage (no completion comes for them); weights stay. The thread that calls
  * work(). Errors: NOMEM (windows then fail with NOMEM too); INVAL: not a local stage. */
 int aq_stage_local_reset(aq_stage *, aq_err *) AQ_MUST;
@@ -237,48 +257,55 @@ void aq_stage_local_bytes(const aq_stage *, uint64_t *ret_weights, uint64_t *ret
 
 typedef struct aq_expert_job {
     uint32_t layer, n_rows, k, parts;
-    const float *x;         /* [n_rows][n_embd], normed */
-    const int32_t *expert;  /* [n_rows][k], -1 = not here */
-    const float *w;         /* [n_rows][k] */
-    float *y;               /* parts: [n_rows][k][n_embd] weighted, unsummed, absent slots untouched; else [n_rows][n_embd], added in slot order */
+    const float *x;        /* [n_rows][n_embd], normed */
+    const int32_t *expert; /* [n_rows][k], -1 = not here */
+    const float *w;        /* [n_rows][k] */
+    float *
+        y; /* parts: [n_rows][k][n_embd] weighted, unsummed, absent slots untouched; else [n_rows][n_embd], added in slot order */
 } aq_expert_job;
 typedef struct aq_swap {
     uint32_t layer, expert, in;
 } aq_swap;
-typedef struct aq_expert_host {   /* VRAM, RAM, file, another PC */
+typedef struct aq_expert_host { /* VRAM, RAM, file, another PC */
     void *self;
     const char *name;
-    const uint64_t *(*resident)(void *self, uint32_t layer); /* bit set of experts; changes only in turn(); NULL = none */
-    int (*begin)(void *self, const aq_expert_job *, uint64_t *ret_ticket, aq_err *); /* job lives until end */
-    int (*end)(void *self, uint64_t ticket, int64_t deadline_us, aq_err *);          /* GONE: run elsewhere */
-    int (*turn)(void *self, const aq_swap *, uint32_t n, aq_err *);                  /* between windows; may be NULL */
-    void (*close)(void *self);                                                       /* may be NULL */
+    const uint64_t *(*resident)(
+        void *self, uint32_t layer); /* bit set of experts; changes only in turn(); NULL = none */
+    int (*begin)(void *self, const aq_expert_job *, uint64_t *ret_ticket,
+                 aq_err *); /* job lives until end */
+    int (*end)(void *self, uint64_t ticket, int64_t deadline_us,
+               aq_err *); /* GONE: run elsewhere */
+    int (*turn)(void *self, const aq_swap *, uint32_t n,
+                aq_err *);     /* between windows; may be NULL */
+    void (*close)(void *self); /* may be NULL */
 } aq_expert_host;
 /** Experts of these layers held in this process (place->e0, e1). */
-int aq_expert_host_local(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, uint32_t l0, uint32_t l1, aq_progress *,
-                         aq_expert_host *ret, aq_err *) AQ_MUST;
+int aq_expert_host_local(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, uint32_t l0,
+                         uint32_t l1, aq_progress *, aq_expert_host *ret, aq_err *) AQ_MUST;
 /** Route a local stage's experts to these hosts (borrowed) instead of its own; n 0 = its own again. Not while windows are under way. */
 int aq_stage_local_hosts(aq_stage *, const aq_expert_host *const *, uint32_t n, aq_err *) AQ_MUST;
 
 /* ---- engine and requests ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct aq_engine_cfg {
-    aq_place place;          /* where embedding, head and (without stages) all layers live */
+    aq_place place; /* where embedding, head and (without stages) all layers live */
     uint32_t kv_type;
-    uint32_t n_ctx;          /* tokens of one chat at most; 0 = the model's, at most 8192 */
-    uint32_t n_parallel;     /* chats computed together, 0 = 4; more queue */
-    uint32_t n_page;         /* 0 = enough for n_parallel full chats, within measured free memory */
-    uint32_t chunk_tok;      /* prompt tokens per window, 0 = 512 */
-    aq_stage *const *stage;  /* NULL = one local stage of all layers; else as aq_engine_set_stages */
+    uint32_t n_ctx;         /* tokens of one chat at most; 0 = the model's, at most 8192 */
+    uint32_t n_parallel;    /* chats computed together, 0 = 4; more queue */
+    uint32_t n_page;        /* 0 = enough for n_parallel full chats, within measured free memory */
+    uint32_t chunk_tok;     /* prompt tokens per window, 0 = 512 */
+    aq_stage *const *stage; /* NULL = one local stage of all layers; else as aq_engine_set_stages */
     uint32_t n_stage;
-    aq_progress *progress;   /* bytes loaded; may be NULL */
+    aq_progress *progress; /* bytes loaded; may be NULL */
 } aq_engine_cfg;
 /** Load and start. Blocks while loading: not for a thread that must answer. Errors: NOMEM (both numbers named), IO, CANCELLED, UNSUPPORTED. */
-int aq_engine_new(aq_rt *, const aq_model *, const aq_wsrc *, const aq_engine_cfg *, aq_engine **ret, aq_err *) AQ_MUST;
+int aq_engine_new(aq_rt *, const aq_model *, const aq_wsrc *, const aq_engine_cfg *,
+                  aq_engine **ret, aq_err *) AQ_MUST;
 /** Another set of stages, in layer order, covering all layers: a new epoch; every live seq's token log is replayed. The engine owns the
  * stages from here on and closes the old ones. A local stage that is in the old set too is kept and emptied: its weights are not loaded again. */
 int aq_engine_set_stages(aq_engine *, aq_stage *const *, uint32_t n, aq_err *) AQ_MUST;
-void aq_engine_free(aq_engine *); /* ends all requests with CANCELLED; requests may be freed before or after */
+void aq_engine_free(
+    aq_engine *); /* ends all requests with CANCELLED; requests may be freed before or after */
 AQ_CLEANUP_FUNC(aq_engine *, aq_engine_free)
 
 typedef struct aq_engine_info {
@@ -289,7 +316,8 @@ typedef struct aq_engine_info {
 void aq_engine_get_info(const aq_engine *, aq_engine_info *ret);
 typedef struct aq_engine_stats {
     uint32_t n_running, n_queued, n_parked, pages_used;
-    uint32_t paused;         /* 1 = a stage is lost: chats keep what they have and wait for aq_engine_set_stages */
+    uint32_t
+        paused; /* 1 = a stage is lost: chats keep what they have and wait for aq_engine_set_stages */
     uint64_t n_window, rows_read, rows_gen; /* since start */
 } aq_engine_stats;
 void aq_engine_get_stats(const aq_engine *, aq_engine_stats *ret);
@@ -299,33 +327,42 @@ typedef struct aq_bias {
     float bias;
 } aq_bias;
 typedef struct aq_sampling {
-    float temp;               /* 0 = greedy */
-    int32_t top_k;            /* 0 = off */
-    float top_p, min_p;       /* 1 = off, 0 = off */
-    float repeat_penalty;     /* 1 = off (0 counts as 1) */
+    float temp;           /* 0 = greedy */
+    int32_t top_k;        /* 0 = off */
+    float top_p, min_p;   /* 1 = off, 0 = off */
+    float repeat_penalty; /* 1 = off (0 counts as 1) */
     float frequency_penalty, presence_penalty;
-    uint32_t penalty_last_n;  /* tokens looked back at, 0 = 64 */
-    uint64_t seed;            /* 0 = drawn */
+    uint32_t penalty_last_n; /* tokens looked back at, 0 = 64 */
+    uint64_t seed;           /* 0 = drawn */
     const aq_bias *bias;
     uint32_t n_bias;
-    const char *const *stop;  /* strings that end the answer; not part of it */
+    const char *const *stop; /* strings that end the answer; not part of it */
     uint32_t n_stop;
-    bool ignore_eog;          /* go on after end-of-text tokens */
+    bool ignore_eog; /* go on after end-of-text tokens */
 } aq_sampling;
 #define AQ_STOP_MAX 16u
 #define AQ_STOP_BYTES_MAX 256u
 #define AQ_BIAS_MAX 1024u
 
-typedef struct aq_req_in {    /* copied by aq_submit */
-    const char *messages_json, *tools_json, *schema_json; /* OpenAI-shaped, strict, order kept; an assistant message may carry
+typedef struct aq_req_in { /* copied by aq_submit */
+    const char *messages_json, *tools_json,
+        *schema_json;   /* OpenAI-shaped, strict, order kept; an assistant message may carry
                                                              `raw`: the sampled bytes that stand for its rendering */
-    const int32_t *tok;       /* instead of messages: the prompt as tokens */
+    const int32_t *tok; /* instead of messages: the prompt as tokens */
     uint32_t n_tok;
     aq_sampling sampling;
     uint32_t n_logprobs, max_tok; /* max_tok 0 = to the end of the context */
 } aq_req_in;
 
-enum { AQ_EV_TEXT = 1, AQ_EV_REASONING, AQ_EV_CALL_START, AQ_EV_CALL_ARGS, AQ_EV_USAGE, AQ_EV_DONE, AQ_EV_ERROR };
+enum {
+    AQ_EV_TEXT = 1,
+    AQ_EV_REASONING,
+    AQ_EV_CALL_START,
+    AQ_EV_CALL_ARGS,
+    AQ_EV_USAGE,
+    AQ_EV_DONE,
+    AQ_EV_ERROR
+};
 enum { AQ_DONE_STOP = 1, AQ_DONE_LENGTH, AQ_DONE_CANCELLED, AQ_DONE_CALLS };
 typedef struct aq_logprob {
     int32_t tok;
@@ -333,49 +370,58 @@ typedef struct aq_logprob {
 } aq_logprob;
 typedef struct aq_usage {
     uint32_t prompt_tok, cached_tok, gen_tok;
-    int64_t queue_us, prompt_us, first_us, gen_us; /* waiting; reading the prompt; submit to first token; first to last token */
+    int64_t queue_us, prompt_us, first_us,
+        gen_us; /* waiting; reading the prompt; submit to first token; first to last token */
 } aq_usage;
 typedef struct aq_event {
     uint32_t kind, n_bytes, n_top;
-    int32_t tok;              /* TEXT: the last token it holds, -1 if none */
-    int32_t rc;               /* DONE: AQ_DONE_*; ERROR: -AQ_E_* */
-    const char *bytes;        /* whole UTF-8 characters, not NUL-terminated; valid until the next pop, as are the pointers below */
+    int32_t tok; /* TEXT: the last token it holds, -1 if none */
+    int32_t rc;  /* DONE: AQ_DONE_*; ERROR: -AQ_E_* */
+    const char *
+        bytes; /* whole UTF-8 characters, not NUL-terminated; valid until the next pop, as are the pointers below */
     const aq_logprob *top;
-    const aq_usage *usage;    /* USAGE: comes right before DONE */
-    const aq_err *err;        /* ERROR: the last event of this request, like DONE */
+    const aq_usage *usage; /* USAGE: comes right before DONE */
+    const aq_err *err;     /* ERROR: the last event of this request, like DONE */
 } aq_event;
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
  * Errors: INVAL (bad JSON, sampling out of range), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full). */
-int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret, aq_err *) AQ_MUST;
-int aq_req_pop(aq_req *, aq_event *ret);  /* 1 or 0; one reader; taking from a full ring un-parks the chat */
+int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
+              aq_err *) AQ_MUST;
+int aq_req_pop(aq_req *,
+               aq_event *ret); /* 1 or 0; one reader; taking from a full ring un-parks the chat */
 typedef struct aq_req_state {
-    uint32_t prompt_tok, read_tok, gen_tok, queued; /* queued: requests before this one, 0 = running */
+    uint32_t prompt_tok, read_tok, gen_tok,
+        queued; /* queued: requests before this one, 0 = running */
 } aq_req_state;
 void aq_req_get_state(const aq_req *, aq_req_state *ret); /* any thread; atomics */
-void aq_req_cancel(aq_req *);             /* any thread; DONE with CANCELLED follows within a layer */
-void aq_req_free(aq_req *);               /* cancels if needed; no wake comes after it returned */
+void aq_req_cancel(aq_req *); /* any thread; DONE with CANCELLED follows within a layer */
+void aq_req_free(aq_req *);   /* cancels if needed; no wake comes after it returned */
 AQ_CLEANUP_FUNC(aq_req *, aq_req_free)
 
 /* ---- eval: a model driven by hand, without scheduler; for tools, benches and tests -------------------------------------------------- */
 
 typedef struct aq_eval aq_eval;
 /** All layers and ends of a model on one backend, one seq 0 of up to n_ctx tokens. One thread at a time. */
-int aq_eval_new(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, uint32_t kv_type, uint32_t n_ctx, uint32_t max_rows,
-                aq_progress *, aq_eval **ret, aq_err *) AQ_MUST;
+int aq_eval_new(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *, uint32_t kv_type,
+                uint32_t n_ctx, uint32_t max_rows, aq_progress *, aq_eval **ret, aq_err *) AQ_MUST;
 void aq_eval_free(aq_eval *);
 AQ_CLEANUP_FUNC(aq_eval *, aq_eval_free)
 /** Read n (≤ max_rows) tokens; logits of all rows [n][n_vocab], or with last_only of the last one [1][n_vocab]; ret_hidden [n][n_embd]
  * after the final norm. Either may be NULL. */
-int aq_eval_rows(aq_eval *, const int32_t *tok, uint32_t n, bool last_only, float *ret_logits, float *ret_hidden, aq_err *) AQ_MUST;
+int aq_eval_rows(aq_eval *, const int32_t *tok, uint32_t n, bool last_only, float *ret_logits,
+                 float *ret_hidden, aq_err *) AQ_MUST;
 /** The draft head: tokens tok[i] at positions pos0 + i with the hidden rows of the positions before them; logits [n][n_vocab]. */
-int aq_eval_draft(aq_eval *, const int32_t *tok, const float *hidden, uint32_t n, uint32_t pos0, float *ret_logits, aq_err *) AQ_MUST;
+int aq_eval_draft(aq_eval *, const int32_t *tok, const float *hidden, uint32_t n, uint32_t pos0,
+                  float *ret_logits, aq_err *) AQ_MUST;
 int aq_eval_keep(aq_eval *, uint32_t n_tok, aq_err *) AQ_MUST;
 uint64_t aq_eval_weight_bytes(const aq_eval *);
 
 /** Check a dequant.bin (records of blocks with the floats they stand for): calls line() once per record with its name, type id and the
  * first differing value's index (or -1). 0 = all equal, -AQ_E_MISMATCH, -AQ_E_FORMAT. */
-int aq_dequant_check(const void *data, size_t n, void (*line)(void *user, const char *name, uint32_t type, int64_t bad, const char *why), void *user,
-                     aq_err *) AQ_MUST;
+int aq_dequant_check(const void *data, size_t n,
+                     void (*line)(void *user, const char *name, uint32_t type, int64_t bad,
+                                  const char *why),
+                     void *user, aq_err *) AQ_MUST;
 
 #ifdef __cplusplus
 }
