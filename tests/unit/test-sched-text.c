@@ -120,6 +120,16 @@ static void texts(void)
           "\xEF\xBF\xBD\xEF\xBF\xBDHello", AQ_DONE_STOP, 4);
     check("a character that is never finished", T(HELLO, EURO1, EURO2, END), &plain,
           "Hello\xEF\xBF\xBD\xEF\xBF\xBD", AQ_DONE_STOP, 4);
+
+    /* an embedding of more rows than the vocabulary has tokens */
+    chat c = {0};
+    model->info.n_vocab++;
+    run(&c, (int32_t[]){HELLO, 40}, 2, &plain);
+    model->info.n_vocab--;
+    ok(c.n_error == 1 && c.reason == -AQ_E_FORMAT && strstr(c.err.text, "token 40") &&
+           c.text.n == 5,
+       "a token without text is named: %s", c.err.text);
+    chat_end(&c);
 }
 
 /* Every event by itself is whole characters, and comes at the token that makes it certain. */
