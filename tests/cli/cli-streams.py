@@ -168,4 +168,20 @@ with tempfile.TemporaryDirectory() as folder:
     interrupt(p)
     out, err = p.communicate(b'', timeout=120)
     ok(p.returncode == 0 and first and not err, 'Ctrl-C ends an answer, not the program', (p.returncode, err))
+
+# Ctrl-C at whatever moment: before the program listens it ends by the signal, while loading with an error, later with what it has
+wrong, ends = [], set()
+for k in range(24):
+    p = start('chat', '-m', os.path.join(golden, 'qwen35.gguf'), '-p', 'hello ' * 70, '--backend', 'reference', '--json', env={'AQ_CPU': 'c'})
+    for _ in range(k * k * 40):
+        os.sched_yield()
+    interrupt(p)
+    out, err = p.communicate(b'', timeout=120)
+    ends.add(p.returncode)
+    good = {0: lambda: strict(out)['reason'] in ('cancelled', 'stop', 'length') and not err,
+            1: lambda: not out and err.count(b'\n') == 1 and b'stopped' in err,
+            -2: lambda: not out and not err}.get(p.returncode)
+    if not good or not good():
+        wrong.append((k, p.returncode, out[:100], err))
+ok(not wrong, 'Ctrl-C at 24 moments (exits %s): an object, one line, or nothing' % sorted(ends), wrong[:3])
 done()
