@@ -182,6 +182,40 @@ static void test_head_start(void)
         unmake(&h[k]);
 }
 
+static bool third_time(void *user)
+{
+    return ++*(int *)user == 3;
+}
+
+/* The next address is called when its time has come, by base's clock. */
+static void test_stagger(void)
+{
+    host h[2];
+    struct sockaddr_storage addr[2];
+    aq_reach reach[2];
+    int asked = 0;
+    int64_t d = AQ_DIAL_STAGGER_US;
+    uint32_t won = 99;
+    AQ_AUTOFD int fd = -1;
+
+    make(&h[0], SILENT, 110);
+    make(&h[1], ANSWERS, 111);
+    addr[0] = h[0].addr;
+    addr[1] = h[1].addr;
+    aq_clock_set(1000000);
+    aq_dial_to to = {addr, 2, 6000000, -1, third_time, &asked};
+    int rc = aq_dial_any(&to, &fd, &won, reach, NULL);
+    ok(rc == -AQ_E_CANCELLED && reach[1] == AQ_REACH_UNTRIED && calls(&h[1]) == 0,
+       "while the clock stands the second is not called");
+    to.stop_cb = step;
+    to.user = &d;
+    rc = aq_dial_any(&to, &fd, &won, NULL, NULL);
+    aq_clock_set(-1);
+    ok(rc == 0 && won == 1, "a head start later it is");
+    unmake(&h[0]);
+    unmake(&h[1]);
+}
+
 typedef struct stopper {
     int fd;
     _Atomic bool stop, asked;
@@ -290,6 +324,7 @@ int main(void)
 {
     test_which();
     test_head_start();
+    test_stagger();
     test_stop();
     test_descriptors();
     test_list();
