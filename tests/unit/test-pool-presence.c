@@ -292,7 +292,7 @@ static void *tell_tid(void *user)
 /* A sanitizer starts a thread of its own with the first one of the program: let that be before. */
 static bool first_thread(void)
 {
-    int64_t end = aq_now_us() + 60000000; /* a limit against hanging */
+    int64_t end = aq_now_us() + 10000000; /* a limit against hanging */
     char path[64];
     pid_t tid = 0;
     pthread_t t;
@@ -309,7 +309,7 @@ static bool first_thread(void)
 /* A joined thread may still be listed for a moment. */
 static bool load_again(const uint32_t before[2])
 {
-    int64_t end = aq_now_us() + 60000000; /* a limit against hanging */
+    int64_t end = aq_now_us() + 10000000; /* a limit against hanging */
     uint32_t now[2];
 
     do {
