@@ -92,7 +92,8 @@ int aq_trust_set_addr(aq_trust *, const aq_id *, const char *addr, aq_err *) AQ_
 /** A new pool with this PC in it. BUSY when in one already. */
 int aq_trust_create(aq_trust *, aq_err *) AQ_MUST;
 int aq_trust_add(aq_trust *, const aq_member *, aq_err *) AQ_MUST;
-/** Forget a member and raise the secret's epoch. INVAL: this PC itself (leave instead), or none. */
+/** Forget a member and raise the secret's epoch. Links that are open stay open: close those to the
+ * member, and the others too, so that they come back and are given the new secret. INVAL: this PC itself (leave instead), or none. */
 int aq_trust_remove(aq_trust *, const aq_id *, aq_err *) AQ_MUST;
 /** Leave the pool: secret and roster are forgotten, the identity stays. */
 int aq_trust_leave(aq_trust *, aq_err *) AQ_MUST;
