@@ -90,6 +90,7 @@ def pages():
 
 def keys():
     """The window by keyboard alone."""
+    shutil.copy(GUIDE, os.path.join(MODELS, 'copy.gguf'))
     app = start_ready()
     app.write('First line')
     app.key('Shift+Return')
@@ -109,10 +110,11 @@ def keys():
     tap.ok(app.wait_for('label', 'Keyboard Shortcuts'), 'Control+? shows the shortcuts')
     app.key('Escape')
     app.wait_gone('label', 'Keyboard Shortcuts')
-    app.key('Control+o')
-    tap.ok(wait(lambda: app.root.get_child_count() > 1), 'Control+O asks for a file', app.tree())
-    app.key('Escape')
-    tap.ok(wait(lambda: app.root.get_child_count() == 1), 'which Escape ends', app.tree())
+    if not os.environ.get('AQ_SANITIZE'):  # GTK's file dialog leaks a little, which a leak check would take for ours
+        app.key('Control+o')
+        tap.ok(wait(lambda: app.all('label', 'copy.gguf')), 'Control+O asks for a file of the folder of models', app.tree())
+        app.key('Escape')
+        tap.ok(wait(lambda: app.root.get_child_count() == 1), 'which Escape ends', app.tree())
     app.key('Control+q')
     tap.ok(app.ended() == 0, 'Control+Q ends the program with 0', app.messages())
 

@@ -183,6 +183,80 @@ typedef enum aq_reach {
 } aq_reach;
 const char *aq_reach_text(aq_reach); /* untranslated sentence */
 
+/* ---- layers over two PCs --------------------------------------------------------------------- */
+
+/** A PC that computes layers for another one: a listener and a worker. It has no requests of its
+ * own, keeps its layers loaded between coordinators, and works for one at a time. */
+typedef struct aq_node aq_node;
+typedef struct aq_node_cfg {
+    aq_rt *rt;               /* borrowed, as is trust */
+    aq_trust *trust;
+    const char *app;         /* "aquifer 0.1.0" */
+    const char *backend;     /* NULL = the best there is */
+    const char *const *dir;  /* where models are looked for: folders, or files */
+    uint32_t n_dir;
+    const char *const *bind; /* addresses to listen on; "127.0.0.1" */
+    uint32_t n_bind;
+    uint16_t port;           /* 0 = any */
+    bool join;               /* PCs that know the pool's secret may join here */
+} aq_node_cfg;
+/** Errors: IO (port in use), AUTH (an address that is not of this network), INVAL, NOMEM. */
+int aq_node_new(const aq_node_cfg *, aq_node **ret, aq_err *) AQ_MUST;
+void aq_node_free(aq_node *);
+AQ_CLEANUP_FUNC(aq_node *, aq_node_free)
+uint16_t aq_node_port(const aq_node *);
+typedef struct aq_node_state {
+    bool loaded;
+    uint32_t l0, l1;           /* layers [l0, l1) when loaded */
+    uint64_t n_load, n_window; /* times that weights were read; windows computed */
+    char who[AQ_NAME_MAX + 1]; /* who it works for, "" = nobody */
+} aq_node_state;
+void aq_node_get_state(aq_node *, aq_node_state *ret);
+
+/** One model over this PC and another: layers [0, cut) here, the rest there. */
+typedef struct aq_split aq_split;
+typedef struct aq_split_cfg {
+    aq_rt *rt;               /* borrowed, as are trust, model and src */
+    aq_trust *trust;
+    const aq_model *model;
+    const aq_wsrc *src;
+    const char *app;
+    const aq_id *to;         /* the other PC; NULL = whoever of the pool answers */
+    const char *const *addr; /* where it may be: "192.168.1.7:7710" */
+    uint32_t n_addr;         /* 1 .. AQ_ADDRS_MAX */
+    uint32_t cut;
+    const char *rows;        /* how rows travel: "f32" (exact, also NULL), "f16", "bf16" */
+    aq_engine_cfg engine;    /* stage, n_stage are not looked at; n_page 0 = n_parallel full chats */
+    uint32_t alone_after_ms; /* the other PC is lost for so long: all layers here, if they fit; 0 = never */
+    void (*change_cb)(void *user); /* state changed; any thread, must not block; may be NULL */
+    void *user;
+} aq_split_cfg;
+/** Connect, load on both PCs, start. Blocks while loading; cfg->engine.progress (may be NULL) counts this
+ * PC's bytes, its cancel ends it. Errors name the PC: BUSY (whom it works for), MISMATCH (no such file
+ * there), NOMEM (both numbers), GONE, AUTH, PROTO, INVAL (no cut there). */
+int aq_split_open(const aq_split_cfg *, aq_split **ret, aq_err *) AQ_MUST;
+void aq_split_free(aq_split *); /* its engine too */
+AQ_CLEANUP_FUNC(aq_split *, aq_split_free)
+aq_engine *aq_split_engine(const aq_split *); /* lives as long as the split */
+enum {
+    AQ_SPLIT_RUNNING = 1,
+    AQ_SPLIT_LOST,  /* the other PC is gone: replies pause and go on when it is back */
+    AQ_SPLIT_ALONE, /* all layers here meanwhile */
+};
+typedef struct aq_split_state {
+    uint32_t kind, cut, n_layer, n_loss; /* n_loss: times that the other PC was lost */
+    char pc[AQ_NAME_MAX + 1];            /* the other PC's name */
+    char text[500];                      /* LOST, ALONE: why, in words */
+    uint64_t load_done, load_total;      /* bytes that the other PC loads now */
+    uint64_t n_window, n_row, worker_us, net_us; /* since it was connected last */
+    uint64_t tx_bytes, rx_bytes;
+} aq_split_state;
+void aq_split_get_state(aq_split *, aq_split_state *ret);
+
+/** Two identities in a pool of their own, in dir/here and dir/there: for checking a split over
+ * loopback with one PC. dir must exist; nothing of it leaves this PC. */
+int aq_check_twins(const char *dir, aq_trust **ret_here, aq_trust **ret_there, aq_err *) AQ_MUST;
+
 #ifdef __cplusplus
 }
 #endif
