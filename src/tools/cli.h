@@ -42,5 +42,7 @@ int cli_logits(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_chat(int argc, char **argv);
+int cli_node(int argc, char **argv);
+int cli_pool(int argc, char **argv);
 
 #endif
