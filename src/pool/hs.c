@@ -172,7 +172,10 @@ int aq_told(uint16_t type, const void *payload, size_t n, const char *name, aq_e
         return rc;
     if (type == AQ_T_BUSY && who[0])
         return aq_fail(err, AQ_E_BUSY, "%s works for %s", name, who);
-    return aq_fail(err, code ? (int)code : AQ_E_PROTO, "%s%s%s", name, name[0] ? ": " : "", text);
+    if (code == 0)
+        code = AQ_E_PROTO;
+    return aq_fail(err, (int)code, "%s%s%s", name, name[0] ? ": " : "",
+                   text[0] ? text : aq_status_text((int)code));
 }
 
 /* ---- the machine ----------------------------------------------------------------------------- */

@@ -5,14 +5,12 @@
  *
  *   recv → rbuf → TLS → header (24) → table → payload → handshake or frame_cb
  *   send ← out  ← TLS ← pieces of ≤ 256 KiB ← control queue, else data queue             */
-#include "link-priv.h"
+#include "link-obj-priv.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -20,127 +18,6 @@
 #define RBUF_FIRST (4u << 10) /* until the other side is authenticated */
 #define RBUF_OPEN (128u << 10)
 #define SPARE_MAX 8u
-
-struct aq_net {
-    aq_trust *trust;
-    aq_tls_ctx *tls;
-    uint64_t feat;
-    uint8_t boot[8];
-    char app[AQ_NAME_MAX + 1];
-    atomic_bool pair_open, join_open;
-    atomic_uint port;
-};
-
-typedef struct item {
-    struct item *next;
-    uint16_t type;
-    uint64_t seq; /* of a control frame */
-    aq_bytes frame;
-} item;
-typedef struct queue {
-    item *first, *last;
-    uint32_t n;
-} queue;
-
-struct aq_link {
-    aq_net *net;
-    aq_role role;
-    aq_purpose purpose;
-    aq_link_cb cb;
-    pthread_t thread;
-    bool started;
-    struct sockaddr_storage addr[AQ_ADDRS_MAX]; /* dial: to try; [0] afterwards the other side */
-    uint32_t n_addr;
-    bool has_to;
-    aq_id to;
-    uint8_t join_secret[AQ_SECRET_BYTES];
-
-    /* Of the owner. */
-    int fd;
-    aq_tls *tls;
-    bool tls_done, peer_known, hs_done, open_told;
-    bool told; /* the other side said why it ends */
-    bool match_sent, match_got;
-    aq_hs hs;
-    uint8_t exporter[32];
-    int64_t deadline_us, beat_us, heard_us;
-    uint8_t *rbuf;
-    size_t rbuf_cap;
-    uint8_t head[AQ_WIRE_HDR_BYTES];
-    size_t n_head, n_body;
-    aq_hdr hdr;
-    aq_bytes body;
-    aq_wire_seq rx;
-    uint64_t data_max, config_seq;
-    item *sending; /* with n_sending bytes of it in TLS already */
-    size_t n_sending;
-    _Atomic int state;
-    _Atomic int64_t rtt_us;
-    _Atomic uint64_t rx_bytes, tx_bytes, rx_frames, tx_frames, tx_sends;
-
-    pthread_mutex_t lock;
-    queue ctl, data; /* under lock, as all below */
-    item *spare;
-    uint32_t n_spare;
-    uint64_t seq_out;
-    bool accepting, stop;
-    int wake_fd;
-};
-
-/* ---- what all links share -------------------------------------------------------------------- */
-
-int aq_net_new(aq_trust *trust, const char *app, uint64_t feat, aq_net **ret, aq_err *err)
-{
-    AQ_AUTO(aq_net_free) aq_net *n = calloc(1, sizeof *n);
-    int rc;
-
-    if (!n)
-        return aq_fail(err, AQ_E_NOMEM, "no memory for the pool");
-    n->trust = trust;
-    n->feat = feat;
-    snprintf(n->app, sizeof n->app, "%s", app);
-    if ((rc = aq_random(n->boot, sizeof n->boot, err)) < 0 ||
-        (rc = aq_tls_ctx_new(aq_trust_identity(trust), &n->tls, err)) < 0)
-        return rc;
-    *ret = AQ_STEAL(n);
-    return AQ_OK;
-}
-
-void aq_net_free(aq_net *n)
-{
-    if (!n)
-        return;
-    aq_tls_ctx_free(n->tls);
-    free(n);
-}
-
-void aq_net_set_open(aq_net *n, bool pair, bool join)
-{
-    atomic_store(&n->pair_open, pair);
-    atomic_store(&n->join_open, join);
-}
-
-void aq_net_set_port(aq_net *n, uint16_t port)
-{
-    atomic_store(&n->port, port);
-}
-
-aq_trust *aq_net_trust(const aq_net *n)
-{
-    return n->trust;
-}
-
-int aq_socket_setup(int fd, aq_err *err)
-{
-    int one = 1, flags = fcntl(fd, F_GETFL);
-
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
-        fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
-        return aq_fail_errno(err, errno, "preparing a socket");
-    /* Fails on a socket that is no TCP one, where it is not needed. */
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    return AQ_OK;
-}
 
 /* ---- queue ----------------------------------------------------------------------------------- */
 
@@ -200,7 +77,7 @@ static void put_item(aq_link *l, item *it)
     l->n_spare++;
 }
 
-static void wake(aq_link *l)
+void aq_link_wake(aq_link *l)
 {
     uint64_t one = 1;
 
@@ -246,7 +123,7 @@ int aq_link_send(aq_link *l, uint16_t type, uint16_t flags, const void *payload,
     }
     pthread_mutex_unlock(&l->lock);
     if (rc == AQ_OK)
-        wake(l);
+        aq_link_wake(l);
     return rc;
 }
 
@@ -278,13 +155,25 @@ int aq_link_send_data(aq_link *l, aq_bytes *frame, aq_err *err)
     }
     pthread_mutex_unlock(&l->lock);
     if (rc == AQ_OK)
-        wake(l);
+        aq_link_wake(l);
     return rc;
+}
+
+int aq_socket_setup(int fd, aq_err *err)
+{
+    int one = 1, flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+        return aq_fail_errno(err, errno, "preparing a socket");
+    /* Fails on a socket that is no TCP one, where it is not needed. */
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return AQ_OK;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void destroy(aq_link *l)
+void aq_link_destroy(aq_link *l)
 {
     item *it;
 
@@ -309,7 +198,7 @@ static void destroy(aq_link *l)
     free(l);
 }
 
-static int create(aq_net *net, aq_role role, aq_link **ret, aq_err *err)
+int aq_link_create(aq_net *net, aq_role role, aq_link **ret, aq_err *err)
 {
     aq_link *l = calloc(1, sizeof *l);
 
@@ -324,7 +213,7 @@ static int create(aq_net *net, aq_role role, aq_link **ret, aq_err *err)
     l->rbuf = malloc(l->rbuf_cap);
     l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!l->rbuf || l->wake_fd < 0) {
-        destroy(l);
+        aq_link_destroy(l);
         return aq_fail(err, AQ_E_NOMEM, "no memory for a connection");
     }
     l->deadline_us = aq_now_us() + AQ_LINK_AUTH_US;
@@ -333,7 +222,7 @@ static int create(aq_net *net, aq_role role, aq_link **ret, aq_err *err)
 }
 
 /* TLS asks whether this certificate may come in at all. */
-static bool accept_cert(void *user, const aq_id *id)
+bool aq_link_accept_cert(void *user, const aq_id *id)
 {
     aq_link *l = user;
 
@@ -345,7 +234,7 @@ static bool accept_cert(void *user, const aq_id *id)
     return atomic_load(&l->net->pair_open) || atomic_load(&l->net->join_open);
 }
 
-static void set_dial(aq_link *l, const aq_dial *d)
+void aq_link_set_dial(aq_link *l, const aq_dial *d)
 {
     l->purpose = d->purpose;
     if (d->to) {
@@ -360,7 +249,7 @@ int aq_link_over(aq_net *net, int *fd, const struct sockaddr *from, const aq_dia
                  aq_err *err)
 {
     aq_link *l = NULL;
-    int rc = create(net, d ? AQ_DIALER : AQ_ACCEPTOR, &l, err);
+    int rc = aq_link_create(net, d ? AQ_DIALER : AQ_ACCEPTOR, &l, err);
 
     if (rc < 0)
         return rc;
@@ -368,10 +257,10 @@ int aq_link_over(aq_net *net, int *fd, const struct sockaddr *from, const aq_dia
     *fd = -1;
     memcpy(&l->addr[0], from, aq_addr_len(from));
     if (d)
-        set_dial(l, d);
+        aq_link_set_dial(l, d);
     if ((rc = aq_socket_setup(l->fd, err)) < 0 ||
-        (rc = aq_tls_new(net->tls, d != NULL, accept_cert, l, &l->tls, err)) < 0) {
-        destroy(l);
+        (rc = aq_tls_new(net->tls, d != NULL, aq_link_accept_cert, l, &l->tls, err)) < 0) {
+        aq_link_destroy(l);
         return rc;
     }
     *ret = l;
@@ -771,7 +660,7 @@ static item *next_item(aq_link *l)
 }
 
 /* Move queued frames to the socket until it is full or nothing is left. */
-static int send_queued(aq_link *l, aq_err *err)
+int aq_link_send_queued(aq_link *l, aq_err *err)
 {
     int rc;
 
@@ -800,7 +689,7 @@ static int send_queued(aq_link *l, aq_err *err)
     }
 }
 
-static bool stopped(aq_link *l)
+bool aq_link_stopped(aq_link *l)
 {
     pthread_mutex_lock(&l->lock);
     bool stop = l->stop;
@@ -829,9 +718,9 @@ int aq_link_pump(aq_link *l, aq_err *err)
         rc = process(l, err);
         if (rc != 0)
             break;
-        if ((rc = send_queued(l, err)) < 0)
+        if ((rc = aq_link_send_queued(l, err)) < 0)
             return rc;
-        if (stopped(l)) /* there may be input that nobody reads now */
+        if (aq_link_stopped(l)) /* there may be input that nobody reads now */
             return 0;
         if (l->hs_done && l->rbuf_cap < RBUF_OPEN && (rc = grow_rbuf(l, err)) < 0)
             return rc;
@@ -891,291 +780,4 @@ bool aq_link_wants_out(const aq_link *l)
 int64_t aq_link_deadline_us(const aq_link *l)
 {
     return l->deadline_us;
-}
-
-/* ---- the link's thread ----------------------------------------------------------------------- */
-
-static int dial_failed(const aq_link *l, int errnum, aq_err *err)
-{
-    char addr[AQ_ADDR_MAX + 1];
-
-    aq_addr_text((const struct sockaddr *)&l->addr[0], true, addr);
-    switch (errnum) {
-    case ECONNREFUSED:
-        return aq_fail(err, AQ_E_GONE, "nothing answers at %s: turn the pool on there", addr);
-    case EHOSTUNREACH:
-    case ENETUNREACH:
-        return aq_fail(err, AQ_E_GONE,
-                       "%s cannot be reached: it is off, or a firewall there blocks the port",
-                       addr);
-    case ETIMEDOUT:
-        return aq_fail(err, AQ_E_TIMEOUT,
-                       "no answer from %s: it is off, or a firewall there drops what it is sent",
-                       addr);
-    default:
-        return aq_fail_errno(err, errnum, "connecting to %s", addr);
-    }
-}
-
-/* Try all addresses side by side; the first that connects is the link's socket. */
-static int connect_any(aq_link *l, aq_err *err)
-{
-    struct pollfd p[AQ_ADDRS_MAX + 1];
-    uint32_t left = 0, won = l->n_addr;
-    int last = ETIMEDOUT;
-
-    for (uint32_t i = 0; i < l->n_addr; i++) {
-        const struct sockaddr *a = (const struct sockaddr *)&l->addr[i];
-        p[i] = (struct pollfd){
-            .fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-            .events = POLLOUT};
-        if (p[i].fd < 0)
-            last = errno;
-        else if (connect(p[i].fd, a, aq_addr_len(a)) == 0 || errno == EINPROGRESS)
-            left++;
-        else {
-            last = errno;
-            aq_fd_close_p(&p[i].fd);
-        }
-    }
-    p[l->n_addr] = (struct pollfd){.fd = l->wake_fd, .events = POLLIN};
-    while (left > 0 && won == l->n_addr && !stopped(l)) {
-        int64_t ms = (l->deadline_us - aq_now_us()) / 1000;
-        if (ms <= 0) {
-            last = ETIMEDOUT;
-            break;
-        }
-        if (poll(p, l->n_addr + 1, (int)AQ_MIN(ms + 1, 500)) < 0 && errno != EINTR) {
-            last = errno;
-            break;
-        }
-        for (uint32_t i = 0; i < l->n_addr && won == l->n_addr; i++) {
-            int e = 0;
-            socklen_t n = sizeof e;
-            if (p[i].fd < 0 || !p[i].revents)
-                continue;
-            if (getsockopt(p[i].fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 && e == 0) {
-                won = i;
-            } else {
-                last = e;
-                aq_fd_close_p(&p[i].fd);
-                left--;
-            }
-        }
-    }
-    for (uint32_t i = 0; i < l->n_addr; i++)
-        if (i != won && p[i].fd >= 0)
-            close(p[i].fd);
-    if (won == l->n_addr)
-        return stopped(l) ? aq_fail(err, AQ_E_CANCELLED, "stopped") : dial_failed(l, last, err);
-    l->fd = p[won].fd;
-    l->addr[0] = l->addr[won];
-    int rc = aq_socket_setup(l->fd, err);
-    return rc < 0 ? rc : aq_tls_new(l->net->tls, true, accept_cert, l, &l->tls, err);
-}
-
-/* Heartbeat, silence and deadlines; *ret_ms until the next of them. */
-static int timers(aq_link *l, int *ret_ms, aq_err *err)
-{
-    int64_t now = aq_now_us(), next = l->deadline_us;
-    bool beats =
-        l->hs_done && aq_wire_max((aq_lstate)atomic_load(&l->state), l->role, AQ_T_PING) >= 0;
-
-    if (now >= l->deadline_us)
-        return l->hs_done
-                   ? aq_fail(err, AQ_E_TIMEOUT, "nobody compared the digits in time")
-                   : aq_fail(err, AQ_E_TIMEOUT, "the other PC did not introduce itself in time");
-    if (beats) {
-        char text[48];
-        if (now - l->heard_us >= AQ_LINK_GONE_US)
-            return aq_fail(err, AQ_E_GONE, "%s does not answer any more", l->hs.peer.name);
-        if (now >= l->beat_us) {
-            int n = snprintf(text, sizeof text, "t=%lld\n", (long long)now);
-            /* A full queue is no reason to end: the other side's silence is. */
-            (void)!aq_link_send(l, AQ_T_PING, 0, text, (size_t)n, NULL, NULL);
-            l->beat_us = now + AQ_LINK_BEAT_US;
-        }
-        next = AQ_MIN(l->beat_us, l->heard_us + AQ_LINK_GONE_US);
-    }
-    int64_t ms = (next - now) / 1000 + 1;
-    *ret_ms = (int)AQ_MAX(1, AQ_MIN(ms, 500));
-    return AQ_OK;
-}
-
-static int serve(aq_link *l, aq_err *err)
-{
-    int rc;
-
-    if (l->fd < 0 && (rc = connect_any(l, err)) < 0)
-        return rc;
-    while (!stopped(l)) {
-        int ms = 500;
-        uint64_t n;
-
-        if (l->hs_done && !l->open_told) {
-            l->open_told = true;
-            if (l->cb.open_cb)
-                l->cb.open_cb(l->cb.user, l);
-        }
-        /* Read before looking at the clock: after a suspension the socket knows more. */
-        rc = aq_link_pump(l, err);
-        if (rc < 0)
-            return rc;
-        if (rc == 1)
-            continue;
-        if (l->open_told && l->cb.turn_cb && (rc = l->cb.turn_cb(l->cb.user, l, err)) < 0)
-            return rc;
-        /* What the callbacks queued goes out now. */
-        if ((rc = send_queued(l, err)) < 0 || (rc = timers(l, &ms, err)) < 0)
-            return rc;
-        struct pollfd p[2] = {{.fd = l->fd, .events = POLLIN},
-                              {.fd = l->wake_fd, .events = POLLIN}};
-        if (aq_link_wants_out(l))
-            p[0].events |= POLLOUT;
-        if (poll(p, 2, ms) < 0 && errno != EINTR)
-            return aq_fail_errno(err, errno, "waiting for a connection");
-        (void)!read(l->wake_fd, &n, sizeof n);
-    }
-    (void)!send_queued(l, NULL); /* the BYE */
-    l->told = true;
-    return AQ_OK;
-}
-
-static void *link_main(void *user)
-{
-    aq_link *l = user;
-    aq_err err = {0};
-    char addr[AQ_ADDR_MAX + 1];
-    int rc = serve(l, &err);
-
-    /* A certificate is let in only while pairing is open; TLS cannot say more than no. */
-    if (rc == -AQ_E_AUTH && !l->told && !l->hs_done && l->role == AQ_DIALER &&
-        (l->purpose == AQ_FOR_PAIR || l->purpose == AQ_FOR_JOIN))
-        rc = aq_fail(&err, AQ_E_BUSY, "the other PC is not ready to pair: open its Pool page");
-    pthread_mutex_lock(&l->lock);
-    l->accepting = false;
-    pthread_mutex_unlock(&l->lock);
-    aq_link_refuse(l, &err);
-    aq_link_addr(l, addr);
-    if (rc < 0)
-        aq_log(AQ_LOG_INFO, "pool", "link_closed peer=%s purpose=%s code=%s text=%s", addr,
-               aq_purpose_name(l->purpose), aq_status_name(rc), err.text);
-    shutdown(l->fd, SHUT_RDWR);
-    if (l->cb.closed_cb)
-        l->cb.closed_cb(l->cb.user, l, &err);
-    return NULL;
-}
-
-int aq_link_start(aq_link *l, const aq_link_cb *cb, aq_err *err)
-{
-    l->cb = *cb;
-    int rc = pthread_create(&l->thread, NULL, link_main, l);
-    if (rc != 0)
-        return aq_fail_errno(err, rc, "no thread for a connection");
-    l->started = true;
-    return AQ_OK;
-}
-
-int aq_link_dial(aq_net *net, const aq_dial *d, const aq_link_cb *cb, aq_link **ret, aq_err *err)
-{
-    aq_prefix6 on_link[AQ_PREFIX6_MAX];
-    uint32_t n_prefix = aq_addr_on_link(on_link, AQ_PREFIX6_MAX);
-    aq_link *l = NULL;
-    int rc;
-
-    if (d->n_addr == 0 || d->n_addr > AQ_ADDRS_MAX)
-        return aq_fail(err, AQ_E_INVAL, "there is no address to connect to");
-    for (uint32_t i = 0; i < d->n_addr; i++)
-        if ((rc = aq_addr_check((const struct sockaddr *)&d->addr[i], on_link, n_prefix, err)) < 0)
-            return rc;
-    if ((rc = create(net, AQ_DIALER, &l, err)) < 0)
-        return rc;
-    memcpy(l->addr, d->addr, d->n_addr * sizeof l->addr[0]);
-    l->n_addr = d->n_addr;
-    set_dial(l, d);
-    if ((rc = aq_link_start(l, cb, err)) < 0) {
-        destroy(l);
-        return rc;
-    }
-    *ret = l;
-    return AQ_OK;
-}
-
-void aq_link_close(aq_link *l, const char *reason)
-{
-    char text[80];
-    int n = snprintf(text, sizeof text, "reason=%.60s\n", reason);
-
-    (void)!aq_link_send(l, AQ_T_BYE, 0, text, (size_t)n, NULL, NULL);
-    pthread_mutex_lock(&l->lock);
-    l->stop = true;
-    pthread_mutex_unlock(&l->lock);
-    wake(l);
-}
-
-void aq_link_free(aq_link *l)
-{
-    if (!l)
-        return;
-    if (l->started) {
-        aq_link_close(l, "leave");
-        pthread_join(l->thread, NULL);
-    }
-    destroy(l);
-}
-
-void aq_link_wake(aq_link *l)
-{
-    wake(l);
-}
-
-/* ---- getters --------------------------------------------------------------------------------- */
-
-const aq_hello *aq_link_peer(const aq_link *l)
-{
-    return &l->hs.peer;
-}
-
-aq_role aq_link_role(const aq_link *l)
-{
-    return l->role;
-}
-
-aq_purpose aq_link_purpose(const aq_link *l)
-{
-    return l->purpose;
-}
-
-aq_lstate aq_link_state(const aq_link *l)
-{
-    return (aq_lstate)atomic_load(&l->state);
-}
-
-int64_t aq_link_rtt_us(const aq_link *l)
-{
-    return atomic_load(&l->rtt_us);
-}
-
-void aq_link_addr(const aq_link *l, char ret[AQ_ADDR_MAX + 1])
-{
-    aq_addr_text((const struct sockaddr *)&l->addr[0], true, ret);
-}
-
-void aq_link_get_count(const aq_link *l, aq_link_count *ret)
-{
-    ret->rx_bytes = atomic_load(&l->rx_bytes);
-    ret->tx_bytes = atomic_load(&l->tx_bytes);
-    ret->rx_frames = atomic_load(&l->rx_frames);
-    ret->tx_frames = atomic_load(&l->tx_frames);
-    ret->tx_sends = atomic_load(&l->tx_sends);
-}
-
-const uint8_t *aq_link_cert_hash(const aq_link *l)
-{
-    return aq_tls_peer_cert_hash(l->tls);
-}
-
-const uint8_t *aq_link_exporter(const aq_link *l)
-{
-    return l->exporter;
 }

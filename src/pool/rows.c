@@ -84,7 +84,7 @@ uint16_t aq_f16_from_f32(float x)
     return (uint16_t)(sign | ((r + 0xfff + (r >> 13 & 1)) >> 13));
 }
 
-float aq_f16_to_f32(uint16_t h)
+float aq_rows_f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
 
@@ -138,7 +138,7 @@ void aq_rows_unpack(uint32_t type, const uint8_t *src, size_t n, float *ret_x)
         }
         memcpy(&h, src + 2 * i, 2);
         h = le16toh(h);
-        ret_x[i] = type == AQ_ROWS_F16 ? aq_f16_to_f32(h) : float_of((uint32_t)h << 16);
+        ret_x[i] = type == AQ_ROWS_F16 ? aq_rows_f16_to_f32(h) : float_of((uint32_t)h << 16);
     }
 }
 

@@ -166,7 +166,7 @@ uint64_t aq_wire_data_max(const aq_wire_fmt *);
 size_t aq_rows_pack(uint32_t type, const float *x, size_t n, uint8_t *dst);
 void aq_rows_unpack(uint32_t type, const uint8_t *src, size_t n, float *ret_x);
 uint16_t aq_f16_from_f32(float);
-float aq_f16_to_f32(uint16_t);
+float aq_rows_f16_to_f32(uint16_t);
 
 /** A whole WINDOW frame, header included, appended to b. w->x may be NULL only when w->n_rows is 0.
  * LIMIT: a value does not fit f16 or bf16 (row and value named), too many rows, operations or hops.

@@ -161,8 +161,10 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
                 *ret_reason = ev.rc;
                 return CLI_OK;
             } else if (ev.kind == AQ_EV_ERROR) {
-                if (c->answer.n && !c->json)
+                if (c->answer.n && !c->json) {
                     printf("\n");
+                    fflush(stdout);
+                }
                 return cli_fail("chat", ev.rc, ev.err);
             }
         }
@@ -206,6 +208,8 @@ static int ask(chat *c)
     if (c->json)
         return print_json(c, &usage, reason);
     printf("\n");
+    if (cli_flush() != CLI_OK) /* now: who reads lines from a pipe waits for this one */
+        return CLI_FAILED;
     if (c->tty)
         fprintf(
             stderr,

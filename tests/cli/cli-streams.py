@@ -6,6 +6,7 @@ usage: cli-streams.py AQUIFER-CLI SOURCE-ROOT
 """
 import json
 import os
+import select
 import tempfile
 
 from clitest import done, fails, golden, interrupt, ok, one_line, root, run, start, strict
@@ -107,6 +108,22 @@ with tempfile.TemporaryDirectory() as folder:
     both = [start(*commands['chat --json']) for _ in range(2)]
     texts = [p.communicate(timeout=120)[0] for p in both]
     ok(all(p.returncode == 0 for p in both) and all(strict(t)['tokens'] == 3 for t in texts), 'two processes at once', texts)
+
+    # a program at the other end of the pipes gets each answer before it asks again
+    p = start(*talk)
+    lines = []
+    for least in (len(one), 1):
+        p.stdin.write(b'hi\n')
+        p.stdin.flush()
+        got = b''
+        while (len(got) < least or not got.endswith(b'\n')) and select.select([p.stdout], [], [], 60)[0]:
+            more = os.read(p.stdout.fileno(), 4096)
+            if not more:
+                break
+            got += more
+        lines.append(got)
+    p.communicate(b'', timeout=120)
+    ok(lines[0] == one and lines[1].endswith(b'\n'), 'a whole answer, its end of line too, before the next question', (lines, one))
 
     # Ctrl-C in an answer: what is there stays, and the conversation goes on
     p = start('chat', '-m', model, '--temp', '0', '--ctx', '512', '--backend', 'reference', env={'AQ_CPU': 'c'})

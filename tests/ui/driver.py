@@ -3,6 +3,7 @@
 
 import ctypes
 import functools
+import glob
 import os
 import signal
 import subprocess
@@ -105,7 +106,7 @@ class App:
     def __init__(self, program, *args, env=None):
         self.log = open(os.path.join(os.environ['HOME'], 'app.log'), 'ab')
         self.process = subprocess.Popen([program, *args], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
-                                        env={**os.environ, **(env or {})})
+                                        env={**os.environ, **(env or {})}, start_new_session=True)
         self.root = wait(self._find_root)
         if not self.root:
             raise RuntimeError('the window did not appear:\n' + self.messages())
@@ -120,6 +121,19 @@ class App:
                 app.set_cache_mask(Atspi.Cache.NONE)
                 return app
         return None
+
+    def others(self):
+        """Processes besides the app in its session: all that it started, even those that were cut loose from it."""
+        found = []
+        for stat in glob.glob('/proc/[0-9]*/stat'):
+            try:
+                with open(stat, encoding='utf-8', errors='replace') as f:
+                    name, rest = f.read().rsplit(')', 1)
+            except OSError:
+                continue
+            if int(rest.split()[3]) == self.process.pid and not name.startswith('%d ' % self.process.pid):
+                found.append(name + ')')
+        return found
 
     def messages(self):
         with open(self.log.name, encoding='utf-8', errors='replace') as f:

@@ -6,7 +6,6 @@ usage: ui.py SCENARIO AQUIFER GUIDE SOURCE GATE: the program, the guide model, t
 tools/dev/headless.sh.
 """
 
-import glob
 import os
 import re
 import shutil
@@ -80,17 +79,18 @@ def pages():
         app.page(name)
         tap.ok(app.wait_for('label', text) if text else app.entry(), 'the tab shows the page ' + name)
         tap.ok(app.one('label', DEVICE), 'the device is in view on ' + name)
+        nameless = [n.get_role_name() for n in app.all(BUTTON + ('text', 'progress bar', 'page tab', 'toggle button', 'check box')) if not n.get_name()]
+        tap.ok(not nameless, 'every control of %s has a name' % name, nameless)
         if name in ('Pool', 'API'):
             panel = app.one('panel', name)
             tap.ok(any('not there yet' in t for t in app.texts(panel)), name + ' says that it is not there yet', app.tree())
             tap.ok(not app.all(BUTTON, under=panel), name + ' has no buttons')
-    nameless = [n for n in app.all(BUTTON + ('text', 'list', 'progress bar')) if not n.get_name()]
-    tap.ok(not nameless, 'every control has a name', app.tree())
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
 def keys():
     """The window by keyboard alone."""
+    shutil.copy(GUIDE, os.path.join(MODELS, 'copy.gguf'))
     app = start_ready()
     app.write('First line')
     app.key('Shift+Return')
@@ -110,10 +110,11 @@ def keys():
     tap.ok(app.wait_for('label', 'Keyboard Shortcuts'), 'Control+? shows the shortcuts')
     app.key('Escape')
     app.wait_gone('label', 'Keyboard Shortcuts')
-    app.key('Control+o')
-    tap.ok(wait(lambda: app.root.get_child_count() > 1), 'Control+O asks for a file', app.tree())
-    app.key('Escape')
-    tap.ok(wait(lambda: app.root.get_child_count() == 1), 'which Escape ends', app.tree())
+    if not os.environ.get('AQ_SANITIZE'):  # GTK's file dialog leaks a little, which a leak check would take for ours
+        app.key('Control+o')
+        tap.ok(wait(lambda: app.all('label', 'copy.gguf')), 'Control+O asks for a file of the folder of models', app.tree())
+        app.key('Escape')
+        tap.ok(wait(lambda: app.root.get_child_count() == 1), 'which Escape ends', app.tree())
     app.key('Control+q')
     tap.ok(app.ended() == 0, 'Control+Q ends the program with 0', app.messages())
 
@@ -317,13 +318,10 @@ def narrow():
 
 
 def process():
-    """The engine runs in the app: no child process, and the memory of the app holds the weights."""
+    """The engine runs in the app: it starts no process, and the memory of the app holds the weights."""
     def rss_bytes():
         with open('/proc/%d/status' % app.process.pid, encoding='ascii') as f:
             return int(re.search(r'^VmRSS:\s+(\d+) kB', f.read(), re.MULTILINE).group(1)) * 1024
-
-    def children():
-        return ' '.join(open(p, encoding='ascii').read() for p in glob.glob('/proc/%d/task/*/children' % app.process.pid)).split()
 
     app = start(os.path.join(HOME, 'gone.gguf'))
     app.wait_for('label', lambda n: 'gone.gguf' in n)
@@ -335,11 +333,11 @@ def process():
     grown = rss_bytes() - before
     size = os.path.getsize(GUIDE)
     tap.ok(grown >= size * 0.95, 'the app grew by the weights (file %d bytes)' % size, 'grew by %d' % grown)
-    tap.ok(children() == [], 'no child process after loading', children())
+    tap.ok(app.others() == [], 'no process was started for loading', app.others())
     app.page('Chat')
     app.ask(LONG)
     wait(lambda: app.answers())
-    tap.ok(children() == [], 'no child process while answering', children())
+    tap.ok(app.others() == [], 'nor for answering', app.others())
     app.finished(1)
     mapped = [line for line in open('/proc/%d/maps' % app.process.pid, encoding='utf-8') if '.gguf' in line]
     tap.ok(not mapped, 'the model file is not mapped: cutting it short cannot kill the app', mapped)

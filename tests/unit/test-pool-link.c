@@ -128,6 +128,9 @@ static void test_order(void)
         return;
     node_hold(&b.in, true);
     bool good = true;
+    int small = 65536;
+    good = setsockopt(aq_link_fd(a.out.link), SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0 &&
+           setsockopt(aq_link_fd(b.in.link), SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0;
     for (n = 1; n <= AQ_LINK_DATA_QUEUE_MAX / 2; n++) /* far more than the sockets hold */
         good = good && put_window(a.out.link, &buf, 1, n, 4096);
     good = good && put(a.out.link, AQ_T_CANCEL, "epoch=1\nwin=9\nseq=0\n", NULL);
@@ -220,12 +223,20 @@ static void test_loss(void)
     /* b's thread stands still (suspended, a cut cable): no answer, no end of stream. */
     node_hold(&b.in, true);
     ok(put(a.out.link, AQ_T_STATS, "", NULL), "a frame it will not finish");
-    for (int i = 0; i < 20 && !a.out.closed; i++) {
-        aq_clock_advance(AQ_LINK_BEAT_US);
-        aq_link_wake(a.out.link);
-        struct timespec ms = {0, 20000000};
-        nanosleep(&ms, NULL); /* let its thread see the new time */
+    aq_link_count n0, n1;
+    node_wait(&b, &b.in.held);
+    aq_link_get_count(a.out.link, &n0);
+    aq_clock_advance(AQ_LINK_BEAT_US);
+    aq_link_wake(a.out.link);
+    for (int i = 0; i < 2000; i++) { /* a's PING: it has read all that was there before */
+        aq_link_get_count(a.out.link, &n1);
+        if (n1.tx_frames > n0.tx_frames)
+            break;
+        poll(NULL, 0, 10);
     }
+    ok(n1.tx_frames > n0.tx_frames && !a.out.closed, "half a second of silence: a PING");
+    aq_clock_advance(AQ_LINK_GONE_US);
+    aq_link_wake(a.out.link);
     ok(node_wait_closed(&a.out) && a.out.why.code == AQ_E_GONE &&
            strstr(a.out.why.text, "does not answer"),
        "silence: %s", a.out.why.text);

@@ -26,13 +26,13 @@ static uint16_t f16_rule(float x)
 
     while (hi - lo > 1) {
         uint32_t mid = (lo + hi) / 2;
-        if ((double)aq_f16_to_f32((uint16_t)mid) <= a)
+        if ((double)aq_rows_f16_to_f32((uint16_t)mid) <= a)
             lo = mid;
         else
             hi = mid;
     }
-    double vl = (double)aq_f16_to_f32((uint16_t)lo),
-           vh = hi == 0x7c00 ? 65536.0 : (double)aq_f16_to_f32((uint16_t)hi);
+    double vl = (double)aq_rows_f16_to_f32((uint16_t)lo),
+           vh = hi == 0x7c00 ? 65536.0 : (double)aq_rows_f16_to_f32((uint16_t)hi);
     uint32_t h = a - vl < vh - a ? lo : a - vl > vh - a ? hi : lo & 1 ? hi : lo;
     return (uint16_t)(h | (signbit(x) ? 0x8000u : 0u));
 }
@@ -46,17 +46,17 @@ static void test_f16(void)
     for (uint32_t h = 0; h < 0x7c00; h++) {
         double want =
             h >> 10 ? ldexp(1024 + (h & 1023), (int)(h >> 10) - 25) : ldexp(h & 1023, -24);
-        bad += (double)aq_f16_to_f32((uint16_t)h) != want ||
-               (double)aq_f16_to_f32((uint16_t)(h | 0x8000)) != -want;
+        bad += (double)aq_rows_f16_to_f32((uint16_t)h) != want ||
+               (double)aq_rows_f16_to_f32((uint16_t)(h | 0x8000)) != -want;
         bad += aq_f16_from_f32((float)want) != h;
     }
-    ok(bad == 0 && signbit(aq_f16_to_f32(0x8000)), "every finite f16 is its value, and comes back");
-    ok(isinf(aq_f16_to_f32(0x7c00)) && isnan(aq_f16_to_f32(0x7e01)) &&
-           aq_f16_from_f32(-INFINITY) == 0xfc00 && isnan(aq_f16_to_f32(aq_f16_from_f32(NAN))),
+    ok(bad == 0 && signbit(aq_rows_f16_to_f32(0x8000)), "every finite f16 is its value, and comes back");
+    ok(isinf(aq_rows_f16_to_f32(0x7c00)) && isnan(aq_rows_f16_to_f32(0x7e01)) &&
+           aq_f16_from_f32(-INFINITY) == 0xfc00 && isnan(aq_rows_f16_to_f32(aq_f16_from_f32(NAN))),
        "infinity and NaN");
     bad = 0;
     for (uint32_t h = 0; h < 0x7bff; h++) { /* halfway between neighbours, and just beside */
-        float a = aq_f16_to_f32((uint16_t)h), b = aq_f16_to_f32((uint16_t)(h + 1)), m = (a + b) / 2;
+        float a = aq_rows_f16_to_f32((uint16_t)h), b = aq_rows_f16_to_f32((uint16_t)(h + 1)), m = (a + b) / 2;
         bad += aq_f16_from_f32(m) != ((h & 1) ? h + 1 : h) ||
                aq_f16_from_f32(nextafterf(m, 0)) != h ||
                aq_f16_from_f32(nextafterf(m, 1e9f)) != h + 1;

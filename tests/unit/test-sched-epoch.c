@@ -133,7 +133,7 @@ static void lost(bool recurrent, int code)
     toy_model_free(m);
 }
 
-/* Completions of the old epoch that come while the new one has a window with that very id under way. */
+/* Completions of the old epoch that come while the new one has a window of that id under way. */
 static void late(void)
 {
     aq_model *m = toy_model(LAYERS, VOCAB, false);
@@ -172,7 +172,7 @@ static void late(void)
     toy_model_free(m);
 }
 
-/* Operations that waited for a window when the stages changed: the new ones know nothing of them. */
+/* Operations that waited for a window when the stages changed mean nothing to the new ones. */
 static void leftovers(void)
 {
     aq_model *m = toy_model(LAYERS, VOCAB, true);
@@ -199,6 +199,61 @@ static void leftovers(void)
     ok(chat_wait(&a) && right(m, &a, tok, 300, 20) && a.usage.cached_tok == 0,
        "the same chat begins anew");
     chat_end(&a);
+    aq_engine_free(e);
+    toy_model_free(m);
+}
+
+/* A local stage that is in the next set too: its weights stay, its seqs are read again. */
+static void kept(bool recurrent)
+{
+    const char *name = recurrent ? "recurrent" : "plain";
+    aq_model *m = toy_model(LAYERS, VOCAB, recurrent);
+    aq_state_cfg sc = {.n_page = 40, .max_seq = 8, .n_snap = 8, .max_rows = 600};
+    aq_stage *st[2];
+    aq_engine *e = NULL;
+    aq_err err = {0};
+    int32_t tok[2][300];
+    chat c[2] = {0};
+
+    toy_reset();
+    if (!make(m, st, 2, 40) ||
+        aq_engine_new_on(
+            &toy_backend, NULL, m, NULL,
+            &(aq_engine_cfg){
+                .n_ctx = 2048, .n_parallel = 2, .chunk_tok = 64, .stage = st, .n_stage = 2},
+            &e, &err) < 0)
+        printf("# %s\n", err.text);
+    for (uint32_t i = 0; i < 2; i++) {
+        fill(tok[i], 0, 300, i + 1);
+        chat_start_tok(&c[i], e, tok[i], 300, 500);
+    }
+    bool all = true;
+    for (uint32_t k = 1; k <= 8; k++) {
+        chat_wait_tok(&c[k % 2], k * 9);
+        if (k % 3 == 0) /* the other one is lost before */
+            thread_stage_kill(st[1], AQ_E_GONE);
+        aq_stage *next = NULL;
+        all &= aq_stage_local_on(&toy_backend, NULL, m, NULL, &(aq_place){0}, &sc, LAYERS / 2,
+                                 LAYERS, NULL, &next, &err) >= 0;
+        if (k % 2)
+            next = thread_stage(next, 2);
+        all &= next && aq_engine_set_stages(e, (aq_stage *[]){st[0], next}, 2, &err) >= 0;
+        if (k % 2 == 0) /* behind a thread again, so that it can be lost */
+            next = NULL;
+        if (!next) {
+            all &= aq_stage_local_on(&toy_backend, NULL, m, NULL, &(aq_place){0}, &sc, LAYERS / 2,
+                                     LAYERS, NULL, &next, &err) >= 0;
+            next = thread_stage(next, 2);
+            all &= next && aq_engine_set_stages(e, (aq_stage *[]){st[0], next}, 2, &err) >= 0;
+        }
+        st[1] = next;
+    }
+    ok(all, "%s: the first stage stays while the other one changes and is lost", name);
+    for (uint32_t i = 0; i < 2; i++)
+        all &= chat_wait(&c[i]) && right(m, &c[i], tok[i], 300, 500);
+    ok(all, "%s: both chats miss and repeat nothing", name);
+    for (uint32_t i = 0; i < 2; i++)
+        chat_end(&c[i]);
     aq_engine_free(e);
     toy_model_free(m);
 }
@@ -256,6 +311,8 @@ int main(void)
     lost(false, AQ_E_TIMEOUT);
     late();
     leftovers();
+    kept(false);
+    kept(true);
     smaller();
     return tap_done();
 }

@@ -289,7 +289,7 @@ static bool cmd_send(script *s, char *p)
         s->seq_out++;
     if (h.type == AQ_T_HELLO && !hash(b.p, b.n, s->dialer ? s->proof.hello_a : s->proof.hello_d))
         return false;
-    if (h.type == AQ_T_AUTH && b.n <= sizeof s->last_auth)
+    if (h.type == AQ_T_AUTH && b.n > 0 && b.n <= sizeof s->last_auth)
         memcpy(s->last_auth, b.p, s->n_last_auth = b.n);
     aq_wire_put_hdr(raw, &h);
     return aq_bytes_put(&frame, raw, sizeof raw) == 0 && aq_bytes_put(&frame, b.p, b.n) == 0 &&

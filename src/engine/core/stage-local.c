@@ -3,8 +3,8 @@
  *
  *   submit: check, copy into a free slot                          (the owner's thread)
  *   work:   oldest slot -> operations -> forward -> aq_stage_done (the owner's thread)
- *   cancel: mark the slots that hold rows of this seq alone; the one being computed stops
- *           at its next layer                                     (any thread)
+ *   cancel: mark the slots that hold rows of this seq; the one being computed stops at its
+ *           next layer                                            (any thread)
  *
  * The owner's thread is the engine's step thread, or a worker's loop.
  *
@@ -24,6 +24,7 @@ typedef struct local {
     aq_stage stage;
     const aq_backend *be;
     void *w, *s;
+    aq_state_cfg cfg;
     uint32_t row_f32;
     const aq_expert_host *const *host;
     uint32_t n_host;
@@ -124,6 +125,10 @@ static int local_submit(aq_stage *st, const aq_window *w, aq_err *err)
 static int compute(local *l, const slot *s, bool cancelled, aq_err *err)
 {
     const aq_window *w = &s->win;
+
+    if (!l->s)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for the state of layers %u to %u", l->stage.l0,
+                       l->stage.l1);
     int rc = w->n_ops ? l->be->apply(l->s, w->op, w->n_ops, err) : 0;
 
     if (rc < 0 || !w->n_rows)
@@ -183,10 +188,10 @@ static void mark(local *l, uint32_t seq, bool all)
     pthread_mutex_lock(&l->mu);
     for (uint32_t i = 0; i < l->n; i++) {
         slot *s = &l->slot[(l->head + i) % LOCAL_INFLIGHT];
-        bool alone = s->win.n_rows > 0;
-        for (uint32_t k = 0; !all && alone && k < s->win.n_rows; k++)
-            alone = s->win.row[k].seq == seq;
-        if (!alone)
+        bool named = all && s->win.n_rows;
+        for (uint32_t k = 0; !named && k < s->win.n_rows; k++)
+            named = s->win.row[k].seq == seq;
+        if (!named)
             continue;
         s->cancelled = true;
         if (i == 0)
@@ -240,6 +245,7 @@ int aq_stage_local_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const 
     if (!l)
         return aq_fail(err, AQ_E_NOMEM, "no memory for a stage");
     l->be = be;
+    l->cfg = *cfg;
     l->row_f32 = in->row_f32;
     pthread_mutex_init(&l->mu, NULL);
     l->stage = (aq_stage){.vt = &local_vt,
@@ -288,6 +294,25 @@ int aq_stage_local_hosts(aq_stage *st, const aq_expert_host *const *host, uint32
     l->host = n ? host : NULL;
     l->n_host = n;
     return 0;
+}
+
+int aq_stage_local_reset(aq_stage *st, aq_err *err)
+{
+    local *l = st->self;
+
+    if (st->vt != &local_vt)
+        return aq_fail(err, AQ_E_INVAL, "a stage in another process cannot be emptied from here");
+    pthread_mutex_lock(&l->mu);
+    for (; l->n; l->n--) {
+        slot_clear(&l->slot[l->head]);
+        l->head = (l->head + 1) % LOCAL_INFLIGHT;
+    }
+    pthread_mutex_unlock(&l->mu);
+    /* made anew rather than emptied: two of them may not fit */
+    if (l->s)
+        l->be->drop_state(l->s);
+    l->s = NULL;
+    return l->be->state(l->w, &l->cfg, &l->s, err);
 }
 
 void aq_stage_local_stop(aq_stage *st)

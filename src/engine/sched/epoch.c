@@ -93,10 +93,19 @@ static void requeue(aq_engine *e)
     e->q_first = first;
 }
 
+static bool holds(const aq_swap_set *s, const aq_stage *st)
+{
+    for (uint32_t i = 0; i < s->n_stage; i++)
+        if (s->stage[i] == st)
+            return true;
+    return false;
+}
+
 void aq_epoch_begin(aq_engine *e)
 {
     aq_hub *h = e->hub;
     uint32_t n_live = e->n_run;
+    aq_err err = {0};
 
     aq_pipe_drop_all(e);
     requeue(e);
@@ -109,6 +118,11 @@ void aq_epoch_begin(aq_engine *e)
     e->pages_used = 0;
     e->n_op = 0;
     e->paused = false;
+    /* aq_engine_set_stages waits, so its set stands still. Without room for its state again, a
+     * stage fails its windows. */
+    for (uint32_t i = 0; i < h->next->n_stage; i++)
+        if (holds(&e->set, h->next->stage[i]) && aq_stage_local_reset(h->next->stage[i], &err) < 0)
+            aq_log(AQ_LOG_WARN, "engine", "stage=%u not emptied: %s", i, err.text);
 
     pthread_mutex_lock(&h->mu);
     for (aq_req *r = e->q_first; r; r = r->q_next)
@@ -174,8 +188,13 @@ int aq_engine_set_stages(aq_engine *e, aq_stage *const *stage, uint32_t n, aq_er
     aq_swap_set_clear(&s);
     if (!taken)
         return aq_fail(err, AQ_E_CANCELLED, "the engine is being closed");
-    for (uint32_t i = 0; i < s.n_stage; i++)
-        s.stage[i]->vt->close(
-            s.stage[i]); /* here, not on the step thread: it may wait for the network */
+    /* here, not on the step thread: closing may wait for the network */
+    for (uint32_t i = 0; i < s.n_stage; i++) {
+        bool kept = false;
+        for (uint32_t k = 0; k < n; k++)
+            kept |= stage[k] == s.stage[i];
+        if (!kept)
+            s.stage[i]->vt->close(s.stage[i]);
+    }
     return 0;
 }

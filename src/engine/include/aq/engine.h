@@ -86,6 +86,9 @@ int aq_model_open(aq_rt *, const char *path, uint32_t flags, aq_model **ret, aq_
 /** What a PC without the file needs: metadata, tensor table, tokenizer; ≤ AQ_CARD_MAX_BYTES, else LIMIT. */
 int aq_model_card(const aq_model *, aq_bytes *ret, aq_err *) AQ_MUST;
 int aq_model_from_card(aq_rt *, const void *card, size_t n, aq_model **ret, aq_err *) AQ_MUST;
+/** What tells this model from every other: SHA-256 over its hyperparameters and, by name, each tensor's type, shape, first and last
+ * 64 KiB. The same for a file and for its shards, whatever they are called. Reads up to 128 KiB a tensor. Errors: IO, NOMEM. */
+int aq_model_fingerprint(const aq_model *, const aq_wsrc *, uint8_t ret[32], aq_err *) AQ_MUST;
 void aq_model_free(aq_model *);
 AQ_CLEANUP_FUNC(aq_model *, aq_model_free)
 
@@ -198,19 +201,16 @@ typedef struct aq_done {
 } aq_done;
 
 typedef struct aq_stage_vt {
-    int (*submit)(aq_stage *, const aq_window *,
-                  aq_err *); /* copies; never blocks; in order; BUSY if n_inflight are under way */
-    int (*work)(
-        aq_stage *,
-        aq_err
-            *); /* local: compute one queued window on the step thread (1), 0 = none; remote: NULL */
-    void (*cancel)(
-        aq_stage *,
-        uint32_t
-            seq); /* any thread, under a lock of the engine: it neither waits nor completes a window from
-                                                inside. Windows of this seq alone may end CANCELLED: their operations are applied all
-                                                the same, their rows are not; a recurrent seq's state is then undefined until RESTORE */
-    void (*close)(aq_stage *); /* frees it; no completion comes after it returned */
+    /** Copies; never blocks; in order; BUSY if n_inflight are under way. */
+    int (*submit)(aq_stage *, const aq_window *, aq_err *);
+    /** Local: compute one queued window on the step thread (1), 0 = none. NULL: it works elsewhere. */
+    int (*work)(aq_stage *, aq_err *);
+    /** Any thread, under a lock of the engine: it neither waits nor completes a window from inside.
+     * Windows under way that hold rows of this seq may end CANCELLED: their operations are applied
+     * all the same, and every seq is as it was before their rows. */
+    void (*cancel)(aq_stage *, uint32_t seq);
+    /** Frees it; no completion comes after it returned. */
+    void (*close)(aq_stage *);
 } aq_stage_vt;
 struct aq_stage {
     const aq_stage_vt *vt;
@@ -242,6 +242,13 @@ typedef struct aq_place {
 int aq_stage_local(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *,
                    const aq_state_cfg *, uint32_t l0, uint32_t l1, aq_progress *, aq_stage **ret,
                    aq_err *) AQ_MUST;
+/** Forget every seq, snapshot and queued window of a local stage (no completion comes for them); weights stay. The thread that calls
+ * work(). Errors: NOMEM (windows then fail with NOMEM too); INVAL: not a local stage. */
+int aq_stage_local_reset(aq_stage *, aq_err *) AQ_MUST;
+/** Whatever a local stage has under way ends CANCELLED at its next layer, queued windows too. Any thread. Others: nothing. */
+void aq_stage_local_stop(aq_stage *);
+/** Bytes of weights and of state that a local stage holds; 0 for others. */
+void aq_stage_local_bytes(const aq_stage *, uint64_t *ret_weights, uint64_t *ret_state);
 
 /* ---- experts ---------------------------------------------------------------------------------------------------------------------- */
 
@@ -292,7 +299,7 @@ typedef struct aq_engine_cfg {
 int aq_engine_new(aq_rt *, const aq_model *, const aq_wsrc *, const aq_engine_cfg *,
                   aq_engine **ret, aq_err *) AQ_MUST;
 /** Another set of stages, in layer order, covering all layers: a new epoch; every live seq's token log is replayed. The engine owns the
- * stages from here on and closes the old ones. */
+ * stages from here on and closes the old ones. A local stage that is in the old set too is kept and emptied: its weights are not loaded again. */
 int aq_engine_set_stages(aq_engine *, aq_stage *const *, uint32_t n, aq_err *) AQ_MUST;
 void aq_engine_free(
     aq_engine *); /* ends all requests with CANCELLED; requests may be freed before or after */

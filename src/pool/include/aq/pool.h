@@ -92,7 +92,8 @@ int aq_trust_set_addr(aq_trust *, const aq_id *, const char *addr, aq_err *) AQ_
 /** A new pool with this PC in it. BUSY when in one already. */
 int aq_trust_create(aq_trust *, aq_err *) AQ_MUST;
 int aq_trust_add(aq_trust *, const aq_member *, aq_err *) AQ_MUST;
-/** Forget a member and raise the secret's epoch. INVAL: this PC itself (leave instead), or none. */
+/** Forget a member and raise the secret's epoch. Links that are open stay open: close those to the
+ * member, and the others too, so that they come back and are given the new secret. INVAL: this PC itself (leave instead), or none. */
 int aq_trust_remove(aq_trust *, const aq_id *, aq_err *) AQ_MUST;
 /** Leave the pool: secret and roster are forgotten, the identity stays. */
 int aq_trust_leave(aq_trust *, aq_err *) AQ_MUST;
@@ -104,6 +105,157 @@ int aq_trust_secret_text(const aq_trust *, char ret[AQ_SECRET_TEXT_MAX], aq_err 
 /** FORMAT when a letter is wrong; case, spaces and dashes do not matter. */
 int aq_secret_from_text(const char *text, uint8_t ret[AQ_SECRET_BYTES], aq_err *) AQ_MUST;
 void aq_secret_to_text(const uint8_t secret[AQ_SECRET_BYTES], char ret[AQ_SECRET_TEXT_MAX]);
+
+/* ---- presence: which PCs of this network have their Pool on ---------------------------------- */
+
+#define AQ_FOUND_MAX 64u
+#define AQ_VERSION_MAX 31u /* bytes of a program's version */
+
+typedef enum aq_presence_state {
+    AQ_PRESENCE_OFF,       /* there is no aq_presence: no thread, no socket, nothing published */
+    AQ_PRESENCE_STARTING,  /* the daemon is being asked */
+    AQ_PRESENCE_RUNNING,   /* published (with a port), and looking for others */
+    AQ_PRESENCE_NO_DAEMON, /* no Avahi daemon, or no system bus; goes on by itself when it comes */
+    AQ_PRESENCE_REFUSED,   /* the daemon publishes for no program; others are still found */
+    AQ_PRESENCE_PORT_USED, /* the listener could not have its port; others are still found */
+    AQ_PRESENCE_FAILED,    /* another error of the daemon (detail); tried again by itself */
+    AQ_PRESENCE_NO_BUILD,  /* this build has no mDNS */
+    AQ_PRESENCE_N
+} aq_presence_state;
+/** One sentence: what it means and what to do. Untranslated. */
+const char *aq_presence_text(aq_presence_state);
+
+typedef struct aq_presence_opts {
+    aq_id id;
+    const char *name;    /* of this PC, for people; copied */
+    const char *version; /* of the program; copied */
+    uint16_t port;       /* where the Pool listens; 0: nowhere, so nothing is published */
+    uint16_t port_used;  /* the port that it could not have, 0: none */
+} aq_presence_opts;
+
+/** A PC that says it has its Pool on. All of it is unproved: a hint for whom to call. */
+typedef struct aq_found {
+    aq_id id;
+    uint32_t n_addr;
+    char name[AQ_NAME_MAX + 1];
+    char version[AQ_VERSION_MAX + 1];
+    char addr[AQ_ADDRS_MAX][AQ_ADDR_MAX + 1]; /* of all interfaces, IPv4 and IPv6; nearest first */
+} aq_found;
+
+typedef struct aq_presence_info {
+    aq_presence_state state;
+    uint16_t port;    /* of PORT_USED, else the published one */
+    uint32_t n_found; /* PCs */
+    char detail[96];  /* the daemon's words, "" when there are none */
+} aq_presence_info;
+
+typedef struct aq_presence aq_presence;
+/** Publish this PC and look for others, until it is freed. Returns at once; the daemon is asked on a
+ * thread of its own. changed_cb (may be NULL) comes from that thread after the state or the found PCs
+ * changed, with no lock of this room's held; it may call aq_presence_get and _found, but not _set and
+ * _free. Without mDNS in the build it succeeds and its state says so. Errors: NOMEM, IO, INVAL (no
+ * name). */
+int aq_presence_start(const aq_presence_opts *, void (*changed_cb)(void *user), void *user,
+                      aq_presence **ret, aq_err *) AQ_MUST;
+/** Say goodbye, end the thread. May wait for an answer of the daemon. */
+void aq_presence_free(aq_presence *);
+AQ_CLEANUP_FUNC(aq_presence *, aq_presence_free)
+/** Another name or port; the id stays. Does not wait. */
+int aq_presence_set(aq_presence *, const aq_presence_opts *, aq_err *) AQ_MUST;
+void aq_presence_get(const aq_presence *, aq_presence_info *ret); /* NULL: OFF */
+/** Copies of what is found now, this PC not among them, by id; their number, at most cap. A PC that
+ * is not here may well be alive, and one that is here may be gone: liveness is the links' heartbeat.
+ */
+uint32_t aq_presence_found(const aq_presence *, aq_found *ret, uint32_t cap);
+
+/* ---- reach: what became of calling an address ------------------------------------------------ */
+
+/** Most telling last. */
+typedef enum aq_reach {
+    AQ_REACH_UNTRIED,
+    AQ_REACH_FOREIGN,  /* not an address of this network: not called */
+    AQ_REACH_NO_ROUTE, /* this PC is on no network that leads there */
+    AQ_REACH_SILENT,   /* no answer in time: off, asleep, or a firewall that drops */
+    AQ_REACH_BLOCKED,  /* a firewall said no, or nobody has the address */
+    AQ_REACH_REFUSED,  /* the PC is there and nothing listens: its Pool is off */
+    AQ_REACH_ANSWERS,
+    AQ_REACH_N
+} aq_reach;
+const char *aq_reach_text(aq_reach); /* untranslated sentence */
+
+/* ---- layers over two PCs --------------------------------------------------------------------- */
+
+/** A PC that computes layers for another one: a listener and a worker. It has no requests of its
+ * own, keeps its layers loaded between coordinators, and works for one at a time. */
+typedef struct aq_node aq_node;
+typedef struct aq_node_cfg {
+    aq_rt *rt;               /* borrowed, as is trust */
+    aq_trust *trust;
+    const char *app;         /* "aquifer 0.1.0" */
+    const char *backend;     /* NULL = the best there is */
+    const char *const *dir;  /* where models are looked for: folders, or files */
+    uint32_t n_dir;
+    const char *const *bind; /* addresses to listen on; "127.0.0.1" */
+    uint32_t n_bind;
+    uint16_t port;           /* 0 = any */
+    bool join;               /* PCs that know the pool's secret may join here */
+} aq_node_cfg;
+/** Errors: IO (port in use), AUTH (an address that is not of this network), INVAL, NOMEM. */
+int aq_node_new(const aq_node_cfg *, aq_node **ret, aq_err *) AQ_MUST;
+void aq_node_free(aq_node *);
+AQ_CLEANUP_FUNC(aq_node *, aq_node_free)
+uint16_t aq_node_port(const aq_node *);
+typedef struct aq_node_state {
+    bool loaded;
+    uint32_t l0, l1;           /* layers [l0, l1) when loaded */
+    uint64_t n_load, n_window; /* times that weights were read; windows computed */
+    char who[AQ_NAME_MAX + 1]; /* who it works for, "" = nobody */
+} aq_node_state;
+void aq_node_get_state(aq_node *, aq_node_state *ret);
+
+/** One model over this PC and another: layers [0, cut) here, the rest there. */
+typedef struct aq_split aq_split;
+typedef struct aq_split_cfg {
+    aq_rt *rt;               /* borrowed, as are trust, model and src */
+    aq_trust *trust;
+    const aq_model *model;
+    const aq_wsrc *src;
+    const char *app;
+    const aq_id *to;         /* the other PC; NULL = whoever of the pool answers */
+    const char *const *addr; /* where it may be: "192.168.1.7:7710" */
+    uint32_t n_addr;         /* 1 .. AQ_ADDRS_MAX */
+    uint32_t cut;
+    const char *rows;        /* how rows travel: "f32" (exact, also NULL), "f16", "bf16" */
+    aq_engine_cfg engine;    /* stage, n_stage are not looked at; n_page 0 = n_parallel full chats */
+    uint32_t alone_after_ms; /* the other PC is lost for so long: all layers here, if they fit; 0 = never */
+    void (*change_cb)(void *user); /* state changed; any thread, must not block; may be NULL */
+    void *user;
+} aq_split_cfg;
+/** Connect, load on both PCs, start. Blocks while loading; cfg->engine.progress (may be NULL) counts this
+ * PC's bytes, its cancel ends it. Errors name the PC: BUSY (whom it works for), MISMATCH (no such file
+ * there), NOMEM (both numbers), GONE, AUTH, PROTO, INVAL (no cut there). */
+int aq_split_open(const aq_split_cfg *, aq_split **ret, aq_err *) AQ_MUST;
+void aq_split_free(aq_split *); /* its engine too */
+AQ_CLEANUP_FUNC(aq_split *, aq_split_free)
+aq_engine *aq_split_engine(const aq_split *); /* lives as long as the split */
+enum {
+    AQ_SPLIT_RUNNING = 1,
+    AQ_SPLIT_LOST,  /* the other PC is gone: replies pause and go on when it is back */
+    AQ_SPLIT_ALONE, /* all layers here meanwhile */
+};
+typedef struct aq_split_state {
+    uint32_t kind, cut, n_layer, n_loss; /* n_loss: times that the other PC was lost */
+    char pc[AQ_NAME_MAX + 1];            /* the other PC's name */
+    char text[500];                      /* LOST, ALONE: why, in words */
+    uint64_t load_done, load_total;      /* bytes that the other PC loads now */
+    uint64_t n_window, n_row, worker_us, net_us; /* since it was connected last */
+    uint64_t tx_bytes, rx_bytes;
+} aq_split_state;
+void aq_split_get_state(aq_split *, aq_split_state *ret);
+
+/** Two identities in a pool of their own, in dir/here and dir/there: for checking a split over
+ * loopback with one PC. dir must exist; nothing of it leaves this PC. */
+int aq_check_twins(const char *dir, aq_trust **ret_here, aq_trust **ret_there, aq_err *) AQ_MUST;
 
 #ifdef __cplusplus
 }

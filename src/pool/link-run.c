@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread of a link: it connects, pumps, keeps the heartbeat, and tells the end; and what all
+ * links of this PC share. The machine that it drives is link.c's. */
+#include "link-obj-priv.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* ---- what all links share -------------------------------------------------------------------- */
+
+int aq_net_new(aq_trust *trust, const char *app, uint64_t feat, aq_net **ret, aq_err *err)
+{
+    AQ_AUTO(aq_net_free) aq_net *n = calloc(1, sizeof *n);
+    int rc;
+
+    if (!n)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for the pool");
+    n->trust = trust;
+    n->feat = feat;
+    snprintf(n->app, sizeof n->app, "%s", app);
+    if ((rc = aq_random(n->boot, sizeof n->boot, err)) < 0 ||
+        (rc = aq_tls_ctx_new(aq_trust_identity(trust), &n->tls, err)) < 0)
+        return rc;
+    *ret = AQ_STEAL(n);
+    return AQ_OK;
+}
+
+void aq_net_free(aq_net *n)
+{
+    if (!n)
+        return;
+    aq_tls_ctx_free(n->tls);
+    free(n);
+}
+
+void aq_net_set_open(aq_net *n, bool pair, bool join)
+{
+    atomic_store(&n->pair_open, pair);
+    atomic_store(&n->join_open, join);
+}
+
+void aq_net_set_port(aq_net *n, uint16_t port)
+{
+    atomic_store(&n->port, port);
+}
+
+aq_trust *aq_net_trust(const aq_net *n)
+{
+    return n->trust;
+}
+
+/* ---- the link's thread ----------------------------------------------------------------------- */
+
+static int dial_failed(const aq_link *l, int errnum, aq_err *err)
+{
+    char addr[AQ_ADDR_MAX + 1];
+
+    aq_addr_text((const struct sockaddr *)&l->addr[0], true, addr);
+    switch (errnum) {
+    case ECONNREFUSED:
+        return aq_fail(err, AQ_E_GONE, "nothing answers at %s: turn the pool on there", addr);
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+        return aq_fail(err, AQ_E_GONE,
+                       "%s cannot be reached: it is off, or a firewall there blocks the port",
+                       addr);
+    case ETIMEDOUT:
+        return aq_fail(err, AQ_E_TIMEOUT,
+                       "no answer from %s: it is off, or a firewall there drops what it is sent",
+                       addr);
+    default:
+        return aq_fail_errno(err, errnum, "connecting to %s", addr);
+    }
+}
+
+/* Try all addresses side by side; the first that connects is the link's socket. */
+static int connect_any(aq_link *l, aq_err *err)
+{
+    struct pollfd p[AQ_ADDRS_MAX + 1];
+    uint32_t left = 0, won = l->n_addr;
+    int last = ETIMEDOUT;
+
+    for (uint32_t i = 0; i < l->n_addr; i++) {
+        const struct sockaddr *a = (const struct sockaddr *)&l->addr[i];
+        p[i] = (struct pollfd){
+            .fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+            .events = POLLOUT};
+        if (p[i].fd < 0)
+            last = errno;
+        else if (connect(p[i].fd, a, aq_addr_len(a)) == 0 || errno == EINPROGRESS)
+            left++;
+        else {
+            last = errno;
+            aq_fd_close_p(&p[i].fd);
+        }
+    }
+    p[l->n_addr] = (struct pollfd){.fd = l->wake_fd, .events = POLLIN};
+    while (left > 0 && won == l->n_addr && !aq_link_stopped(l)) {
+        int64_t ms = (l->deadline_us - aq_now_us()) / 1000;
+        if (ms <= 0) {
+            last = ETIMEDOUT;
+            break;
+        }
+        if (poll(p, l->n_addr + 1, (int)AQ_MIN(ms + 1, 500)) < 0 && errno != EINTR) {
+            last = errno;
+            break;
+        }
+        for (uint32_t i = 0; i < l->n_addr && won == l->n_addr; i++) {
+            int e = 0;
+            socklen_t n = sizeof e;
+            if (p[i].fd < 0 || !p[i].revents)
+                continue;
+            if (getsockopt(p[i].fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 && e == 0) {
+                won = i;
+            } else {
+                last = e;
+                aq_fd_close_p(&p[i].fd);
+                left--;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < l->n_addr; i++)
+        if (i != won && p[i].fd >= 0)
+            close(p[i].fd);
+    if (won == l->n_addr)
+        return aq_link_stopped(l) ? aq_fail(err, AQ_E_CANCELLED, "stopped")
+                                  : dial_failed(l, last, err);
+    l->fd = p[won].fd;
+    l->addr[0] = l->addr[won];
+    int rc = aq_socket_setup(l->fd, err);
+    return rc < 0 ? rc : aq_tls_new(l->net->tls, true, aq_link_accept_cert, l, &l->tls, err);
+}
+
+/* Heartbeat, silence and deadlines; *ret_ms until the next of them. */
+static int timers(aq_link *l, int *ret_ms, aq_err *err)
+{
+    int64_t now = aq_now_us(), next = l->deadline_us;
+    bool beats =
+        l->hs_done && aq_wire_max((aq_lstate)atomic_load(&l->state), l->role, AQ_T_PING) >= 0;
+
+    if (now >= l->deadline_us)
+        return l->hs_done
+                   ? aq_fail(err, AQ_E_TIMEOUT, "nobody compared the digits in time")
+                   : aq_fail(err, AQ_E_TIMEOUT, "the other PC did not introduce itself in time");
+    if (beats) {
+        char text[48];
+        if (now - l->heard_us >= AQ_LINK_GONE_US)
+            return aq_fail(err, AQ_E_GONE, "%s does not answer any more", l->hs.peer.name);
+        if (now >= l->beat_us) {
+            int n = snprintf(text, sizeof text, "t=%lld\n", (long long)now);
+            /* A full queue is no reason to end: the other side's silence is. */
+            (void)!aq_link_send(l, AQ_T_PING, 0, text, (size_t)n, NULL, NULL);
+            l->beat_us = now + AQ_LINK_BEAT_US;
+        }
+        next = AQ_MIN(l->beat_us, l->heard_us + AQ_LINK_GONE_US);
+    }
+    int64_t ms = (next - now) / 1000 + 1;
+    *ret_ms = (int)AQ_MAX(1, AQ_MIN(ms, 500));
+    return AQ_OK;
+}
+
+static int serve(aq_link *l, aq_err *err)
+{
+    int rc;
+
+    if (l->fd < 0 && (rc = connect_any(l, err)) < 0)
+        return rc;
+    while (!aq_link_stopped(l)) {
+        int ms = 500;
+        uint64_t n;
+
+        if (l->hs_done && !l->open_told) {
+            l->open_told = true;
+            if (l->cb.open_cb)
+                l->cb.open_cb(l->cb.user, l);
+        }
+        /* Read before looking at the clock: after a suspension the socket knows more. */
+        rc = aq_link_pump(l, err);
+        if (rc < 0)
+            return rc;
+        if (rc == 1)
+            continue;
+        if (l->open_told && l->cb.turn_cb && (rc = l->cb.turn_cb(l->cb.user, l, err)) < 0)
+            return rc;
+        /* What the callbacks queued goes out now. */
+        if ((rc = aq_link_send_queued(l, err)) < 0 || (rc = timers(l, &ms, err)) < 0)
+            return rc;
+        struct pollfd p[2] = {{.fd = l->fd, .events = POLLIN},
+                              {.fd = l->wake_fd, .events = POLLIN}};
+        if (aq_link_wants_out(l))
+            p[0].events |= POLLOUT;
+        if (poll(p, 2, ms) < 0 && errno != EINTR)
+            return aq_fail_errno(err, errno, "waiting for a connection");
+        (void)!read(l->wake_fd, &n, sizeof n);
+    }
+    (void)!aq_link_send_queued(l, NULL); /* the BYE */
+    l->told = true;
+    return AQ_OK;
+}
+
+static void *link_main(void *user)
+{
+    aq_link *l = user;
+    aq_err err = {0};
+    char addr[AQ_ADDR_MAX + 1];
+    int rc = serve(l, &err);
+
+    /* A certificate is let in only while pairing is open; TLS cannot say more than no. */
+    if (rc == -AQ_E_AUTH && !l->told && !l->hs_done && l->role == AQ_DIALER &&
+        (l->purpose == AQ_FOR_PAIR || l->purpose == AQ_FOR_JOIN))
+        rc = aq_fail(&err, AQ_E_BUSY, "the other PC is not ready to pair: open its Pool page");
+    pthread_mutex_lock(&l->lock);
+    l->accepting = false;
+    pthread_mutex_unlock(&l->lock);
+    aq_link_refuse(l, &err);
+    aq_link_addr(l, addr);
+    if (rc < 0)
+        aq_log(AQ_LOG_INFO, "pool", "link_closed peer=%s purpose=%s code=%s text=%s", addr,
+               aq_purpose_name(l->purpose), aq_status_name(rc), err.text);
+    shutdown(l->fd, SHUT_RDWR);
+    if (l->cb.closed_cb)
+        l->cb.closed_cb(l->cb.user, l, &err);
+    return NULL;
+}
+
+int aq_link_start(aq_link *l, const aq_link_cb *cb, aq_err *err)
+{
+    l->cb = *cb;
+    /* Under lock: a callback may tell somebody who frees the link before this has returned. */
+    pthread_mutex_lock(&l->lock);
+    int rc = pthread_create(&l->thread, NULL, link_main, l);
+    l->started = rc == 0;
+    pthread_mutex_unlock(&l->lock);
+    return rc == 0 ? AQ_OK : aq_fail_errno(err, rc, "no thread for a connection");
+}
+
+int aq_link_dial(aq_net *net, const aq_dial *d, const aq_link_cb *cb, aq_link **ret, aq_err *err)
+{
+    aq_prefix6 on_link[AQ_PREFIX6_MAX];
+    uint32_t n_prefix = aq_addr_on_link(on_link, AQ_PREFIX6_MAX);
+    aq_link *l = NULL;
+    int rc;
+
+    if (d->n_addr == 0 || d->n_addr > AQ_ADDRS_MAX)
+        return aq_fail(err, AQ_E_INVAL, "there is no address to connect to");
+    for (uint32_t i = 0; i < d->n_addr; i++)
+        if ((rc = aq_addr_check((const struct sockaddr *)&d->addr[i], on_link, n_prefix, err)) < 0)
+            return rc;
+    if ((rc = aq_link_create(net, AQ_DIALER, &l, err)) < 0)
+        return rc;
+    memcpy(l->addr, d->addr, d->n_addr * sizeof l->addr[0]);
+    l->n_addr = d->n_addr;
+    aq_link_set_dial(l, d);
+    if ((rc = aq_link_start(l, cb, err)) < 0) {
+        aq_link_destroy(l);
+        return rc;
+    }
+    *ret = l;
+    return AQ_OK;
+}
+
+void aq_link_close(aq_link *l, const char *reason)
+{
+    char text[80];
+    int n = snprintf(text, sizeof text, "reason=%.60s\n", reason);
+
+    (void)!aq_link_send(l, AQ_T_BYE, 0, text, (size_t)n, NULL, NULL);
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_mutex_unlock(&l->lock);
+    aq_link_wake(l);
+}
+
+void aq_link_free(aq_link *l)
+{
+    if (!l)
+        return;
+    pthread_mutex_lock(&l->lock);
+    bool started = l->started;
+    pthread_mutex_unlock(&l->lock);
+    if (started) {
+        aq_link_close(l, "leave");
+        pthread_join(l->thread, NULL);
+    }
+    aq_link_destroy(l);
+}
+
+/* ---- getters --------------------------------------------------------------------------------- */
+
+const aq_hello *aq_link_peer(const aq_link *l)
+{
+    return &l->hs.peer;
+}
+
+aq_role aq_link_role(const aq_link *l)
+{
+    return l->role;
+}
+
+aq_purpose aq_link_purpose(const aq_link *l)
+{
+    return l->purpose;
+}
+
+aq_lstate aq_link_state(const aq_link *l)
+{
+    return (aq_lstate)atomic_load(&l->state);
+}
+
+int64_t aq_link_rtt_us(const aq_link *l)
+{
+    return atomic_load(&l->rtt_us);
+}
+
+void aq_link_addr(const aq_link *l, char ret[AQ_ADDR_MAX + 1])
+{
+    aq_addr_text((const struct sockaddr *)&l->addr[0], true, ret);
+}
+
+void aq_link_get_count(const aq_link *l, aq_link_count *ret)
+{
+    ret->rx_bytes = atomic_load(&l->rx_bytes);
+    ret->tx_bytes = atomic_load(&l->tx_bytes);
+    ret->rx_frames = atomic_load(&l->rx_frames);
+    ret->tx_frames = atomic_load(&l->tx_frames);
+    ret->tx_sends = atomic_load(&l->tx_sends);
+}
+
+const uint8_t *aq_link_cert_hash(const aq_link *l)
+{
+    return aq_tls_peer_cert_hash(l->tls);
+}
+
+const uint8_t *aq_link_exporter(const aq_link *l)
+{
+    return l->exporter;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One model over two PCs: who computes layers for another (worker), and the stage that stands for
+ * them in the coordinator's engine (remote). docs/PROTOCOL.md sections 4, 10, 11, 12. */
+#ifndef AQ_SPLIT_PRIV_H
+#define AQ_SPLIT_PRIV_H
+
+#include "aq/pool.h"
+#include "link-priv.h"
+
+/* ---- find.c: a model by its fingerprint ------------------------------------------------------ */
+
+#define AQ_FIND_FILES_MAX 4096u /* files looked at in all folders */
+
+/** Folders and what is known of the files in them. One thread at a time. */
+typedef struct aq_finder aq_finder;
+/** dir: folders (two levels are searched) or single files; copied. */
+int aq_finder_new(const char *const *dir, uint32_t n, aq_finder **ret, aq_err *) AQ_MUST;
+void aq_finder_free(aq_finder *);
+AQ_CLEANUP_FUNC(aq_finder *, aq_finder_free)
+/** Open the model with this fingerprint. MISMATCH when no file has it. Fingerprints are remembered
+ * by inode, size and time, so that a file is read once. */
+int aq_finder_open(aq_finder *, aq_rt *, const uint8_t fp[32], aq_model **ret, aq_wsrc *ret_src,
+                   aq_err *) AQ_MUST;
+
+/* ---- worker.c -------------------------------------------------------------------------------- */
+
+typedef struct aq_worker aq_worker;
+typedef struct aq_worker_cfg {
+    aq_rt *rt;           /* borrowed */
+    aq_trust *trust;     /* borrowed */
+    const char *backend; /* NULL = the best */
+    const char *const *dir;
+    uint32_t n_dir;
+} aq_worker_cfg;
+/** Starts the thread that loads and computes. */
+int aq_worker_new(const aq_worker_cfg *, aq_worker **ret, aq_err *) AQ_MUST;
+/** After the listener that calls aq_worker_accept. */
+void aq_worker_free(aq_worker *);
+AQ_CLEANUP_FUNC(aq_worker *, aq_worker_free)
+/** For the listener's aq_accept_fn: takes links for `step` and `status`. AUTH: the other PC may not
+ * use layers here; BUSY: too many links. */
+int aq_worker_accept(aq_worker *, aq_link *, aq_link_cb *ret_cb, aq_err *) AQ_MUST;
+typedef struct aq_worker_count {
+    uint64_t n_load, n_config, n_window, n_row, busy_us; /* n_load: times that weights were read */
+    bool loaded, owned;
+    uint32_t l0, l1;
+    char who[AQ_NAME_MAX + 1]; /* the coordinator's name, "" = none */
+} aq_worker_count;
+void aq_worker_get_count(aq_worker *, aq_worker_count *ret);
+
+/** NOMEM, with both numbers, when these layers and their state do not fit into this PC's free memory. */
+int aq_layers_check_memory(const aq_model_info *, uint32_t l0, uint32_t l1, const aq_state_cfg *,
+                           aq_err *) AQ_MUST;
+
+/* ---- remote.c -------------------------------------------------------------------------------- */
+
+typedef struct aq_remote_cfg {
+    aq_net *net;
+    const struct sockaddr_storage *addr;
+    uint32_t n_addr;
+    const aq_id *to; /* NULL: whoever answers */
+    uint8_t model[32];
+    uint32_t epoch; /* of CONFIG: higher than any before of this process */
+    uint32_t l0, l1, row_f32, rows /* AQ_ROWS_* */;
+    aq_state_cfg state;
+    /* The PC is lost (not: closed from here). Link's thread; must not block. May be NULL. */
+    void (*gone_cb)(void *user, aq_stage *, const aq_err *why);
+    void *user;
+} aq_remote_cfg;
+/** Connect and ask for the layers; returns at once. vt->close ends it at any time. */
+int aq_remote_dial(const aq_remote_cfg *, aq_stage **ret, aq_err *) AQ_MUST;
+/** Until the layers are loaded there. progress (may be NULL): the other PC's bytes; its cancel ends
+ * the wait. Errors: BUSY, MISMATCH, NOMEM, GONE, AUTH, …, each with the PC's name; then only close is
+ * left. */
+int aq_remote_wait(aq_stage *, aq_progress *, aq_err *) AQ_MUST;
+typedef struct aq_remote_times {
+    uint64_t n_window, n_row, worker_us, net_us; /* worker: by its own clock; net: the rest */
+} aq_remote_times;
+void aq_remote_get_times(aq_stage *, aq_remote_times *ret);
+void aq_remote_name(aq_stage *, char ret[AQ_NAME_MAX + 1]);
+void aq_remote_get_count(aq_stage *, aq_link_count *ret);
+
+#endif

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The coordinator's driver: an engine whose layers [0, cut) are here and the rest on another PC.
+ *
+ *            lost                      back: new epoch, every chat's tokens are read again
+ *   RUNNING ─────▶ LOST ──────────────────────────────────────────────────────▶ RUNNING
+ *                    └─ for alone_after_ms, and all fits ─▶ ALONE ─ back, and idle ─▶ RUNNING
+ *
+ * One thread waits for losses and dials again (at once, then after 0.25 s up to 3 s). The local
+ * stage stays loaded all the time: aq_engine_set_stages keeps a stage that is in both sets. */
+#include "split-priv.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+
+#define AGAIN_FIRST_MS 250u
+#define AGAIN_MOST_MS 3000u
+#define IDLE_LOOK_MS 1000u /* between looks whether an engine that runs alone has nothing to do */
+
+struct aq_split {
+    aq_split_cfg cfg;
+    aq_net *net;
+    aq_remote_cfg rc;
+    struct sockaddr_storage addr[AQ_ADDRS_MAX];
+    aq_id to;
+    uint32_t n_layer;
+    aq_engine *engine;
+    pthread_t thread;
+    bool started;
+    aq_stage *local;      /* the engine's; the same one in every set */
+    aq_progress there;    /* what the other PC loads */
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t cond;
+    bool stop;
+    aq_stage *remote, *gone; /* remote: the engine's, NULL = none; gone: the one that was lost */
+    aq_err why;
+    aq_split_state state;
+};
+
+static void changed(aq_split *s)
+{
+    if (s->cfg.change_cb)
+        s->cfg.change_cb(s->cfg.user);
+}
+
+static void gone_cb(void *user, aq_stage *st, const aq_err *why)
+{
+    aq_split *s = user;
+
+    pthread_mutex_lock(&s->lock);
+    s->gone = st;
+    s->why = *why;
+    pthread_cond_broadcast(&s->cond);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* As many seqs and snapshots as an engine of its own stage makes itself. */
+static aq_state_cfg state_cfg(const aq_model_info *in, const aq_engine_cfg *c)
+{
+    uint32_t ctx_max = in->n_ctx_train ? AQ_MIN(in->n_ctx_train, AQ_CTX_MAX) : AQ_CTX_MAX;
+    uint32_t n_ctx = c->n_ctx ? c->n_ctx : AQ_MIN(8192u, ctx_max);
+    uint32_t parallel = AQ_MIN(c->n_parallel ? c->n_parallel : 4u, 64u);
+    uint32_t chunk = AQ_MIN(c->chunk_tok ? c->chunk_tok : 512u, AQ_ROWS_MAX / 2);
+    uint32_t seqs = in->recurrent ? parallel + 4 : parallel * 8;
+
+    return (aq_state_cfg){.kv_type = c->kv_type,
+                          .n_page = c->n_page ? c->n_page
+                                              : (n_ctx + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK * parallel,
+                          .max_seq = AQ_MIN(seqs, AQ_SEQS_MAX),
+                          .n_snap = in->recurrent ? parallel * 2 + 6 : 0,
+                          .max_rows = chunk + parallel};
+}
+
+static int dial(aq_split *s, aq_stage **ret, aq_err *err)
+{
+    pthread_mutex_lock(&s->lock);
+    s->gone = NULL; /* of an older stage, whose address may be used again */
+    pthread_mutex_unlock(&s->lock);
+    s->rc.epoch++;
+    s->rc.addr = s->addr;
+    atomic_store(&s->there.done, 0);
+    atomic_store(&s->there.total, 0);
+    return aq_remote_dial(&s->rc, ret, err);
+}
+
+/* ---- the driver's thread --------------------------------------------------------------------- */
+
+static int reconnect(aq_split *s, aq_err *err)
+{
+    aq_stage *st = NULL;
+    int rc = dial(s, &st, err);
+
+    if (rc < 0)
+        return rc;
+    rc = aq_remote_wait(st, &s->there, err);
+    pthread_mutex_lock(&s->lock);
+    s->remote = NULL; /* the old one is closed with the set it is in */
+    pthread_mutex_unlock(&s->lock);
+    if (rc >= 0)
+        rc = aq_engine_set_stages(s->engine, (aq_stage *[]){s->local, st}, 2, err);
+    if (rc < 0) {
+        st->vt->close(st);
+        return rc;
+    }
+    pthread_mutex_lock(&s->lock);
+    s->remote = st;
+    aq_remote_name(st, s->state.pc);
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+static int go_alone(aq_split *s, aq_err *err)
+{
+    aq_stage *tail = NULL;
+    int rc = aq_layers_check_memory(aq_model_get_info(s->cfg.model), s->cfg.cut, s->n_layer,
+                                    &s->rc.state, err);
+
+    if (rc >= 0)
+        rc = aq_stage_local(s->cfg.rt, s->cfg.model, s->cfg.src,
+                            &(aq_place){.backend = s->cfg.engine.place.backend}, &s->rc.state,
+                            s->cfg.cut, s->n_layer, &s->there, &tail, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&s->lock);
+    s->remote = NULL;
+    pthread_mutex_unlock(&s->lock);
+    rc = aq_engine_set_stages(s->engine, (aq_stage *[]){s->local, tail}, 2, err);
+    if (rc < 0)
+        tail->vt->close(tail);
+    return rc;
+}
+
+static bool idle(const aq_split *s)
+{
+    aq_engine_stats st;
+
+    aq_engine_get_stats(s->engine, &st);
+    return !st.n_running && !st.n_queued;
+}
+
+/* Under the lock; woken by stop only. */
+static void wait_ms(aq_split *s, uint32_t ms)
+{
+    struct timespec end;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += ms / 1000;
+    end.tv_nsec += (long)(ms % 1000) * 1000000;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    while (!s->stop && pthread_cond_timedwait(&s->cond, &s->lock, &end) == 0)
+        ;
+}
+
+/* Called and left with the lock held. */
+static void set_state(aq_split *s, uint32_t kind, const char *text)
+{
+    s->state.kind = kind;
+    snprintf(s->state.text, sizeof s->state.text, "%s", text);
+    aq_log(kind == AQ_SPLIT_RUNNING ? AQ_LOG_INFO : AQ_LOG_WARN, "pool", "split=%s pc=\"%s\" %s",
+           kind == AQ_SPLIT_RUNNING ? "running"
+           : kind == AQ_SPLIT_LOST  ? "lost"
+                                    : "alone",
+           s->state.pc, text);
+    pthread_mutex_unlock(&s->lock);
+    changed(s);
+    pthread_mutex_lock(&s->lock);
+}
+
+/* The other PC is gone: until it is back, or stop. Called and left with the lock held. */
+static void recover(aq_split *s)
+{
+    int64_t lost_us = aq_now_us();
+    uint32_t ms = 0;
+
+    s->state.n_loss++;
+    set_state(s, AQ_SPLIT_LOST, s->why.text);
+    while (!s->stop) {
+        aq_err err = {0}, no = {0};
+        bool alone = s->state.kind == AQ_SPLIT_ALONE;
+
+        wait_ms(s, ms);
+        if (s->stop)
+            return;
+        pthread_mutex_unlock(&s->lock);
+        if (alone && !idle(s)) {
+            pthread_mutex_lock(&s->lock);
+            ms = IDLE_LOOK_MS;
+            continue;
+        }
+        int rc = reconnect(s, &err);
+        bool goes_alone = rc < 0 && !alone && s->cfg.alone_after_ms &&
+                          aq_now_us() - lost_us >= (int64_t)s->cfg.alone_after_ms * 1000 &&
+                          !atomic_load(&s->there.cancel) && go_alone(s, &no) >= 0;
+        pthread_mutex_lock(&s->lock);
+        if (rc >= 0) {
+            set_state(s, AQ_SPLIT_RUNNING, "");
+            return;
+        }
+        if (!strstr(err.text, s->state.pc))
+            aq_err_prefix(&err, rc, "%s", s->state.pc);
+        if (goes_alone)
+            set_state(s, AQ_SPLIT_ALONE, err.text);
+        else if (no.code) { /* why not alone, too */
+            char text[sizeof s->state.text];
+            snprintf(text, sizeof text, "%.240s; not alone: %.240s", err.text, no.text);
+            set_state(s, s->state.kind, text);
+        } else if (strcmp(s->state.text, err.text) != 0)
+            set_state(s, s->state.kind, err.text);
+        ms = ms ? AQ_MIN(ms * 2, AGAIN_MOST_MS) : AGAIN_FIRST_MS;
+    }
+}
+
+static void *drive(void *arg)
+{
+    aq_split *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->stop) {
+        if (s->gone && s->gone == s->remote)
+            recover(s);
+        else
+            pthread_cond_wait(&s->cond, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int setup(aq_split *s, aq_err *err)
+{
+    const aq_model_info *in = aq_model_get_info(s->cfg.model);
+    const aq_split_cfg *c = &s->cfg;
+    int rows = aq_rows_type(c->rows ? c->rows : "f32"), rc;
+
+    s->n_layer = in->n_layer;
+    if (!c->cut || c->cut >= in->n_layer || !in->cut_ok[c->cut])
+        return aq_fail(err, AQ_E_INVAL,
+                       "this model of %u layers cannot be parted before layer %u: each PC gets one "
+                       "layer at least",
+                       in->n_layer, c->cut);
+    if (rows < 0)
+        return aq_fail(err, AQ_E_INVAL, "rows travel as f32, f16 or bf16, not as '%s'", c->rows);
+    if (!c->n_addr || c->n_addr > AQ_ADDRS_MAX)
+        return aq_fail(err, AQ_E_INVAL,
+                       "%u addresses of the other PC were given, 1 to %u are "
+                       "possible",
+                       c->n_addr, AQ_ADDRS_MAX);
+    for (uint32_t i = 0; i < c->n_addr; i++)
+        if ((rc = aq_addr_parse(c->addr[i], AQ_POOL_PORT, &s->addr[i], err)) < 0)
+            return rc;
+    s->rc = (aq_remote_cfg){.n_addr = c->n_addr,
+                            .to = c->to ? &s->to : NULL,
+                            .l0 = c->cut,
+                            .l1 = in->n_layer,
+                            .row_f32 = in->row_f32,
+                            .rows = (uint32_t)rows,
+                            .state = state_cfg(in, &c->engine),
+                            .gone_cb = gone_cb,
+                            .user = s};
+    if (c->to)
+        s->to = *c->to;
+    s->state.cut = c->cut;
+    s->state.n_layer = in->n_layer;
+    if ((rc = aq_layers_check_memory(in, 0, c->cut, &s->rc.state, err)) < 0 ||
+        (rc = aq_model_fingerprint(c->model, c->src, s->rc.model, err)) < 0 ||
+        (rc = aq_net_new(c->trust, c->app, AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16, &s->net,
+                         err)) < 0)
+        return rc;
+    s->rc.net = s->net;
+    return 0;
+}
+
+/* Both PCs load at the same time. */
+static int load(aq_split *s, aq_err *err)
+{
+    aq_stage *st = NULL, *local = NULL;
+    aq_engine_cfg ec = s->cfg.engine;
+    int rc = dial(s, &st, err);
+
+    if (rc >= 0)
+        rc = aq_stage_local(s->cfg.rt, s->cfg.model, s->cfg.src,
+                            &(aq_place){.backend = ec.place.backend}, &s->rc.state, 0, s->cfg.cut,
+                            ec.progress, &local, err);
+    if (rc >= 0)
+        rc = aq_remote_wait(st, NULL, err);
+    ec.stage = (aq_stage *[]){local, st};
+    ec.n_stage = 2;
+    if (rc >= 0)
+        rc = aq_engine_new(s->cfg.rt, s->cfg.model, s->cfg.src, &ec, &s->engine, err);
+    if (rc < 0) {
+        if (local)
+            local->vt->close(local);
+        if (st)
+            st->vt->close(st);
+        return rc;
+    }
+    s->local = local;
+    pthread_mutex_lock(&s->lock);
+    s->remote = st;
+    s->state.kind = AQ_SPLIT_RUNNING;
+    aq_remote_name(st, s->state.pc);
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+int aq_split_open(const aq_split_cfg *cfg, aq_split **ret, aq_err *err)
+{
+    aq_split *s = calloc(1, sizeof *s);
+    pthread_condattr_t attr;
+
+    if (!s)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for a split");
+    s->cfg = *cfg;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->cond, &attr);
+    pthread_condattr_destroy(&attr);
+    int rc = setup(s, err);
+    rc = rc < 0 ? rc : load(s, err);
+    if (rc >= 0) {
+        int en = pthread_create(&s->thread, NULL, drive, s);
+        if (en)
+            rc = aq_fail_errno(err, en, "no thread for a split");
+        else
+            s->started = true;
+    }
+    if (rc < 0) {
+        aq_split_free(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+void aq_split_free(aq_split *s)
+{
+    if (!s)
+        return;
+    if (s->started) {
+        atomic_store(&s->there.cancel, 1);
+        pthread_mutex_lock(&s->lock);
+        s->stop = true;
+        pthread_cond_broadcast(&s->cond);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+    }
+    aq_engine_free(s->engine); /* and both stages */
+    aq_net_free(s->net);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->cond);
+    free(s);
+}
+
+aq_engine *aq_split_engine(const aq_split *s)
+{
+    return s->engine;
+}
+
+void aq_split_get_state(aq_split *s, aq_split_state *ret)
+{
+    aq_remote_times t = {0};
+    aq_link_count n = {0};
+
+    pthread_mutex_lock(&s->lock);
+    if (s->remote) {
+        aq_remote_get_times(s->remote, &t);
+        aq_remote_get_count(s->remote, &n);
+    }
+    *ret = s->state;
+    pthread_mutex_unlock(&s->lock);
+    ret->load_done = atomic_load(&s->there.done);
+    ret->load_total = atomic_load(&s->there.total);
+    ret->n_window = t.n_window;
+    ret->n_row = t.n_row;
+    ret->worker_us = t.worker_us;
+    ret->net_us = t.net_us;
+    ret->tx_bytes = n.tx_bytes;
+    ret->rx_bytes = n.rx_bytes;
+}
