@@ -238,7 +238,8 @@ typedef struct aq_place {
     uint32_t flags;
     uint32_t e0, e1; /* experts [e0, e1) are held here; 0, 0 = all */
 } aq_place;
-/** Load layers [l0, l1) and make their state. Blocks while loading; progress may be NULL. A worker is this plus a connection. */
+/** Load layers [l0, l1) and make their state. Blocks while loading; progress may be NULL, its total is
+ * the caller's to set. A worker is this plus a connection. */
 int aq_stage_local(aq_rt *, const aq_model *, const aq_wsrc *, const aq_place *,
                    const aq_state_cfg *, uint32_t l0, uint32_t l1, aq_progress *, aq_stage **ret,
                    aq_err *) AQ_MUST;
@@ -302,7 +303,9 @@ int aq_engine_new(aq_rt *, const aq_model *, const aq_wsrc *, const aq_engine_cf
  * stages from here on and closes the old ones. A local stage that is in the old set too is kept and emptied: its weights are not loaded again. */
 int aq_engine_set_stages(aq_engine *, aq_stage *const *, uint32_t n, aq_err *) AQ_MUST;
 void aq_engine_free(
-    aq_engine *); /* ends all requests with CANCELLED; requests may be freed before or after */
+    aq_engine
+        *); /* ends all requests with CANCELLED; requests may be freed before or after; no other
+                   * call with this engine is under way */
 AQ_CLEANUP_FUNC(aq_engine *, aq_engine_free)
 
 typedef struct aq_engine_info {
