@@ -93,9 +93,8 @@ int aq_fill_attn(aq_model *m, const aq_hp *hp, uint32_t i, uint8_t rope, uint32_
                             (uint64_t)hp->n_head * hp->d_v, E, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_O_BIAS, "attn_output.bias", false, E, 1, 1, err)) < 0)
         return rc;
-    if (!gated && kv && !aq_has_layer(m, i, "attn_q.weight") &&
-        aq_has_layer(m, i, "attn_qkv.weight"))
-        rc = bind_fused_qkv(m, i, E, nq, nk, nv, flags & AQ_FILL_BIAS, err);
+    if (kv && !aq_has_layer(m, i, "attn_q.weight") && aq_has_layer(m, i, "attn_qkv.weight"))
+        rc = bind_fused_qkv(m, i, E, gated ? 2 * nq : nq, nk, nv, flags & AQ_FILL_BIAS, err);
     else
         rc = bind_qkv(m, i, E, gated ? 2 * nq : nq, nk, nv, flags, err);
     if (rc < 0 || !(flags & (AQ_FILL_QK_NORM | AQ_FILL_QK_ROW)))

@@ -189,16 +189,16 @@ const char *aq_reach_text(aq_reach); /* untranslated sentence */
  * own, keeps its layers loaded between coordinators, and works for one at a time. */
 typedef struct aq_node aq_node;
 typedef struct aq_node_cfg {
-    aq_rt *rt;               /* borrowed, as is trust */
+    aq_rt *rt; /* borrowed, as is trust */
     aq_trust *trust;
-    const char *app;         /* "aquifer 0.1.0" */
-    const char *backend;     /* NULL = the best there is */
-    const char *const *dir;  /* where models are looked for: folders, or files */
+    const char *app;        /* "aquifer 0.1.0" */
+    const char *backend;    /* NULL = the best there is */
+    const char *const *dir; /* where models are looked for: folders, or files */
     uint32_t n_dir;
     const char *const *bind; /* addresses to listen on; "127.0.0.1" */
     uint32_t n_bind;
-    uint16_t port;           /* 0 = any */
-    bool join;               /* PCs that know the pool's secret may join here */
+    uint16_t port; /* 0 = any */
+    bool join;     /* PCs that know the pool's secret may join here */
 } aq_node_cfg;
 /** Errors: IO (port in use), AUTH (an address that is not of this network), INVAL, NOMEM. */
 int aq_node_new(const aq_node_cfg *, aq_node **ret, aq_err *) AQ_MUST;
@@ -216,7 +216,7 @@ void aq_node_get_state(aq_node *, aq_node_state *ret);
 /** One model over this PC and another: layers [0, cut) here, the rest there. */
 typedef struct aq_split aq_split;
 typedef struct aq_split_cfg {
-    aq_rt *rt;               /* borrowed, as are trust, model and src */
+    aq_rt *rt; /* borrowed, as are trust, model and src */
     aq_trust *trust;
     const aq_model *model;
     const aq_wsrc *src;
@@ -225,9 +225,10 @@ typedef struct aq_split_cfg {
     const char *const *addr; /* where it may be: "192.168.1.7:7710" */
     uint32_t n_addr;         /* 1 .. AQ_ADDRS_MAX */
     uint32_t cut;
-    const char *rows;        /* how rows travel: "f32" (exact, also NULL), "f16", "bf16" */
-    aq_engine_cfg engine;    /* stage, n_stage are not looked at; n_page 0 = n_parallel full chats */
-    uint32_t alone_after_ms; /* the other PC is lost for so long: all layers here, if they fit; 0 = never */
+    const char *rows;     /* how rows travel: "f32" (exact, also NULL), "f16", "bf16" */
+    aq_engine_cfg engine; /* stage, n_stage are not looked at; n_page 0 = n_parallel full chats */
+    uint32_t
+        alone_after_ms; /* the other PC is lost for so long: all layers here, if they fit; 0 = never */
     void (*change_cb)(void *user); /* state changed; any thread, must not block; may be NULL */
     void *user;
 } aq_split_cfg;
@@ -244,10 +245,10 @@ enum {
     AQ_SPLIT_ALONE, /* all layers here meanwhile */
 };
 typedef struct aq_split_state {
-    uint32_t kind, cut, n_layer, n_loss; /* n_loss: times that the other PC was lost */
-    char pc[AQ_NAME_MAX + 1];            /* the other PC's name */
-    char text[500];                      /* LOST, ALONE: why, in words */
-    uint64_t load_done, load_total;      /* bytes that the other PC loads now */
+    uint32_t kind, cut, n_layer, n_loss;         /* n_loss: times that the other PC was lost */
+    char pc[AQ_NAME_MAX + 1];                    /* the other PC's name */
+    char text[500];                              /* LOST, ALONE: why, in words */
+    uint64_t load_done, load_total;              /* bytes that the other PC loads now */
     uint64_t n_window, n_row, worker_us, net_us; /* since it was connected last */
     uint64_t tx_bytes, rx_bytes;
 } aq_split_state;
