@@ -104,7 +104,7 @@ static int fail(const dialing *d, aq_err *err)
     aq_addr_text(addr_of(d, best), true, addr);
     switch (d->reach[best]) {
     case AQ_REACH_REFUSED:
-        return aq_fail(err, AQ_E_GONE, "nothing answers at %s: turn the Pool on there", addr);
+        return aq_fail(err, AQ_E_GONE, "nothing answers at %s: turn the pool on there", addr);
     case AQ_REACH_BLOCKED:
         return aq_fail(err, AQ_E_GONE,
                        "%s cannot be reached: a firewall refuses the port, or the PC is off", addr);

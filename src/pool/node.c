@@ -3,7 +3,12 @@
  * check over loopback. */
 #include "split-priv.h"
 
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <time.h>
 
 struct aq_node {
     aq_net *net;
@@ -16,6 +21,32 @@ static int accept_cb(void *user, aq_link *link, aq_link_cb *ret_cb, aq_err *err)
     return aq_worker_accept(user, link, ret_cb, err);
 }
 
+/* Addresses of this PC that a pool may use, with this port: their number. */
+static uint32_t own_addrs(uint16_t port, struct sockaddr_storage ret[AQ_ADDRS_MAX])
+{
+    aq_prefix6 on_link[AQ_PREFIX6_MAX];
+    uint32_t n_prefix = aq_addr_on_link(on_link, AQ_PREFIX6_MAX), n = 0;
+    struct ifaddrs *list;
+
+    if (getifaddrs(&list) < 0)
+        return 0;
+    for (struct ifaddrs *i = list; i && n < AQ_ADDRS_MAX; i = i->ifa_next) {
+        const struct sockaddr *a = i->ifa_addr;
+        if (!a || (a->sa_family != AF_INET && a->sa_family != AF_INET6) ||
+            aq_addr_check(a, on_link, n_prefix, NULL) < 0)
+            continue;
+        ret[n] = (struct sockaddr_storage){0};
+        memcpy(&ret[n], a, aq_addr_len(a));
+        if (a->sa_family == AF_INET)
+            ((struct sockaddr_in *)(void *)&ret[n])->sin_port = htons(port);
+        else
+            ((struct sockaddr_in6 *)(void *)&ret[n])->sin6_port = htons(port);
+        n++;
+    }
+    freeifaddrs(list);
+    return n;
+}
+
 int aq_node_new(const aq_node_cfg *cfg, aq_node **ret, aq_err *err)
 {
     AQ_AUTO(aq_node_free) aq_node *n = calloc(1, sizeof *n);
@@ -24,9 +55,10 @@ int aq_node_new(const aq_node_cfg *cfg, aq_node **ret, aq_err *err)
 
     if (!n)
         return aq_fail(err, AQ_E_NOMEM, "no memory for a node");
-    if (!cfg->n_bind || cfg->n_bind > AQ_ADDRS_MAX)
+    uint32_t n_addr = cfg->n_bind ? cfg->n_bind : own_addrs(cfg->port, addr);
+    if (!n_addr || n_addr > AQ_ADDRS_MAX)
         return aq_fail(err, AQ_E_INVAL, "there are %u addresses to listen on, 1 to %u are possible",
-                       cfg->n_bind, AQ_ADDRS_MAX);
+                       n_addr, AQ_ADDRS_MAX);
     for (uint32_t i = 0; i < cfg->n_bind; i++)
         if ((rc = aq_addr_parse(cfg->bind[i], cfg->port, &addr[i], err)) < 0)
             return rc;
@@ -40,8 +72,7 @@ int aq_node_new(const aq_node_cfg *cfg, aq_node **ret, aq_err *err)
                         .dir = cfg->dir,
                         .n_dir = cfg->n_dir};
     if ((rc = aq_worker_new(&wc, &n->worker, err)) < 0 ||
-        (rc = aq_listener_new(n->net, addr, cfg->n_bind, accept_cb, n->worker, &n->listener, err)) <
-            0)
+        (rc = aq_listener_new(n->net, addr, n_addr, accept_cb, n->worker, &n->listener, err)) < 0)
         return rc;
     *ret = AQ_STEAL(n);
     return 0;
@@ -70,6 +101,75 @@ void aq_node_get_state(aq_node *n, aq_node_state *ret)
     *ret = (aq_node_state){
         .loaded = c.loaded, .l0 = c.l0, .l1 = c.l1, .n_load = c.n_load, .n_window = c.n_window};
     memcpy(ret->who, c.who, sizeof ret->who);
+}
+
+typedef struct joining {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool roster, closed;
+    aq_err why;
+} joining;
+
+static int join_frame_cb(void *user, aq_link *link, const aq_hdr *h, const uint8_t *payload,
+                         aq_err *err)
+{
+    joining *j = user;
+
+    (void)link;
+    (void)payload;
+    (void)err;
+    pthread_mutex_lock(&j->lock);
+    j->roster |= h->type == AQ_T_ROSTER;
+    pthread_cond_signal(&j->cond);
+    pthread_mutex_unlock(&j->lock);
+    return 0;
+}
+
+static void join_closed_cb(void *user, aq_link *link, const aq_err *why)
+{
+    joining *j = user;
+
+    (void)link;
+    pthread_mutex_lock(&j->lock);
+    j->closed = true;
+    j->why = *why;
+    pthread_cond_signal(&j->cond);
+    pthread_mutex_unlock(&j->lock);
+}
+
+int aq_node_join(aq_node *n, const char *addr, const uint8_t secret[AQ_SECRET_BYTES], aq_err *err)
+{
+    joining j = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
+    struct sockaddr_storage a;
+    aq_dial d = {.addr = &a, .n_addr = 1, .purpose = AQ_FOR_JOIN, .join_secret = secret};
+    aq_link_cb cb = {&j, NULL, join_frame_cb, NULL, join_closed_cb};
+    struct timespec end;
+    aq_link *l;
+    int rc = aq_addr_parse(addr, AQ_POOL_PORT, &a, err);
+
+    if (rc < 0 || (rc = aq_link_dial(n->net, &d, &cb, &l, err)) < 0)
+        return rc;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += AQ_LINK_AUTH_US / 1000000 + 1;
+    pthread_mutex_lock(&j.lock);
+    /* the other side's roster comes right after the proofs: then all members are known */
+    while (!j.roster && !j.closed && pthread_cond_timedwait(&j.cond, &j.lock, &end) != ETIMEDOUT)
+        ;
+    aq_err why = j.why;
+    pthread_mutex_unlock(&j.lock);
+    aq_link_free(l);
+    pthread_mutex_destroy(&j.lock);
+    pthread_cond_destroy(&j.cond);
+    aq_trust *trust = aq_net_trust(n->net);
+    if (aq_trust_roster(trust, NULL)) {
+        aq_log(AQ_LOG_INFO, "pool", "joined at=%s", addr);
+        return 0;
+    }
+    if (!why.code)
+        aq_fail(&why, AQ_E_TIMEOUT, "%s did not let this PC join in time", addr);
+    if (err)
+        *err = why;
+    return -why.code;
 }
 
 int aq_check_twins(const char *dir, aq_trust **ret_here, aq_trust **ret_there, aq_err *err)

@@ -13,20 +13,23 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli-pool.h"
 
 typedef struct chat {
     const char *path, *prompt, *system, *backend;
     float temp;
     uint32_t seed, max, ctx, threads;
-    bool json, pool, tty;
+    bool json, pool, tty, out_tty;
     aq_rt *rt;
     aq_model *model;
     aq_wsrc src;
-    aq_engine *engine;
+    aq_engine *engine; /* with --pool the split's */
     aq_engine_info info;
+    cli_split_opt split_opt;
+    cli_split split;
+    uint32_t told;     /* AQ_SPLIT_* */
     aq_bytes messages; /* JSON, without the closing bracket */
-    aq_bytes answer;
+    aq_bytes answer, shown;
 } chat;
 
 /* what the signal handler touches */
@@ -69,6 +72,25 @@ static void *show_loading(void *arg)
     return NULL;
 }
 
+/* Pauses are told as they come: the reply goes on by itself. */
+static void tell_pool(chat *c)
+{
+    aq_split_state s;
+
+    if (!c->split.split)
+        return;
+    aq_split_get_state(c->split.split, &s);
+    if (s.kind == c->told)
+        return;
+    if (s.kind == AQ_SPLIT_LOST)
+        fprintf(stderr, "\n[paused: %s]\n", s.text);
+    else if (s.kind == AQ_SPLIT_ALONE)
+        fprintf(stderr, "\n[on this PC alone: %s]\n", s.text);
+    else if (c->told)
+        fprintf(stderr, "\n[%s is back]\n", s.pc);
+    c->told = s.kind;
+}
+
 static int load(chat *c)
 {
     aq_err err = {0};
@@ -83,7 +105,12 @@ static int load(chat *c)
     atomic_bool end = false;
     pthread_t shower;
     bool shows = c->tty && pthread_create(&shower, NULL, show_loading, &end) == 0;
-    rc = aq_engine_new(c->rt, c->model, &c->src, &cfg, &c->engine, &err);
+    if (c->pool) {
+        rc = cli_split_open(&c->split, &c->split_opt, c->rt, c->model, &c->src, &cfg, &err);
+        c->engine = rc < 0 ? NULL : aq_split_engine(c->split.split);
+    } else {
+        rc = aq_engine_new(c->rt, c->model, &c->src, &cfg, &c->engine, &err);
+    }
     if (shows) {
         atomic_store(&end, true);
         pthread_join(shower, NULL);
@@ -114,6 +141,26 @@ static const char *reason_name(int32_t rc)
     return rc == AQ_DONE_STOP ? "stop" : rc == AQ_DONE_LENGTH ? "length" : "cancelled";
 }
 
+/* What the other PC did for this answer (--json gives one). */
+static int print_pool(const chat *c, aq_bytes *b)
+{
+    aq_split_state s;
+
+    aq_split_get_state(c->split.split, &s);
+    int rc = aq_bytes_puts(b, ",\"pool\":{\"pc\":");
+    if (rc >= 0)
+        rc = aq_json_quote(b, s.pc, strlen(s.pc));
+    return rc < 0 ? rc
+                  : aq_bytes_putf(b,
+                                  ",\"state\":\"%s\",\"cut\":%u,\"layers\":%u,\"losses\":%u,"
+                                  "\"windows\":%llu,\"worker_us\":%llu,\"network_us\":%llu}",
+                                  s.kind == AQ_SPLIT_RUNNING ? "running"
+                                  : s.kind == AQ_SPLIT_LOST  ? "lost"
+                                                             : "alone",
+                                  s.cut, s.n_layer, s.n_loss, (unsigned long long)s.n_window,
+                                  (unsigned long long)s.worker_us, (unsigned long long)s.net_us);
+}
+
 static int print_json(const chat *c, const aq_usage *u, int32_t reason)
 {
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
@@ -134,12 +181,26 @@ static int print_json(const chat *c, const aq_usage *u, int32_t reason)
                            per_s(u->gen_tok ? u->gen_tok - 1 : 0, u->gen_us));
     if (rc >= 0)
         rc = aq_json_quote(&b, c->info.device, strlen(c->info.device));
+    if (rc >= 0 && c->split.split)
+        rc = print_pool(c, &b);
     if (rc >= 0)
         rc = aq_bytes_puts(&b, "}\n");
     if (rc < 0)
         return cli_error(CLI_FAILED, "chat", "no memory for the answer");
     fwrite(b.p, 1, b.n, stdout);
     return CLI_OK;
+}
+
+/* A part of the answer. To a file or a program it goes as it is, to a terminal without the codes that would steer it. */
+static int show(chat *c, const char *text, uint32_t n)
+{
+    c->shown.n = 0;
+    if (aq_bytes_put(&c->shown, text, n) < 0)
+        return cli_error(CLI_FAILED, "chat", "no memory for the answer");
+    if (c->out_tty)
+        cli_plain((char *)c->shown.p, n);
+    fwrite(c->shown.p, 1, n, stdout);
+    return cli_flush();
 }
 
 /* Take events until the end of the answer. CLI_OK with *ret_reason, or the error printed. */
@@ -153,8 +214,9 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
             if (ev.kind == AQ_EV_TEXT && ev.n_bytes) {
                 if (aq_bytes_put(&c->answer, ev.bytes, ev.n_bytes) < 0)
                     return cli_error(CLI_FAILED, "chat", "no memory for the answer");
-                if (!c->json && (fwrite(ev.bytes, 1, ev.n_bytes, stdout), cli_flush()) != CLI_OK)
-                    return CLI_FAILED; /* nobody reads on: no more is computed */
+                int code = c->json ? CLI_OK : show(c, ev.bytes, ev.n_bytes);
+                if (code != CLI_OK)
+                    return code; /* nobody reads on: no more is computed */
             } else if (ev.kind == AQ_EV_USAGE) {
                 *usage = *ev.usage;
             } else if (ev.kind == AQ_EV_DONE) {
@@ -168,6 +230,8 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
                 return cli_fail("chat", ev.rc, ev.err);
             }
         }
+        if (c->tty)
+            tell_pool(c);
         if (interrupted) {
             interrupted = 0;
             aq_req_cancel(r);
@@ -230,9 +294,12 @@ static int converse(chat *c)
     bool asks = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     int code = CLI_OK;
 
-    if (asks)
-        printf("%s on %s. Ctrl-C stops an answer, Ctrl-D ends.\n",
-               aq_model_get_info(c->model)->name, c->info.device);
+    if (asks) {
+        const char *name = aq_model_get_info(c->model)->name;
+        if ((code = show(c, name, (uint32_t)strlen(name))) != CLI_OK)
+            return code;
+        printf(" on %s. Ctrl-C stops an answer, Ctrl-D ends.\n", c->info.device);
+    }
     for (;;) {
         if (asks) {
             printf("> ");
@@ -282,24 +349,33 @@ static int run(chat *c)
 
 int cli_chat(int argc, char **argv)
 {
-    chat c = {.temp = 0.7f, .tty = isatty(STDERR_FILENO)};
-    cli_opt opts[] = {
-        {"-m", 's', &c.path},     {"-p", 's', &c.prompt},         {"--system", 's', &c.system},
-        {"--temp", 'f', &c.temp}, {"--seed", 'u', &c.seed},       {"--max", 'u', &c.max},
-        {"--ctx", 'u', &c.ctx},   {"--backend", 's', &c.backend}, {"--threads", 'u', &c.threads},
-        {"--json", 'b', &c.json}, {"--pool", 'b', &c.pool},       {0}};
+    chat c = {.temp = 0.7f, .tty = isatty(STDERR_FILENO), .out_tty = isatty(STDOUT_FILENO)};
+    cli_opt opts[] = {{"-m", 's', &c.path},
+                      {"-p", 's', &c.prompt},
+                      {"--system", 's', &c.system},
+                      {"--temp", 'f', &c.temp},
+                      {"--seed", 'u', &c.seed},
+                      {"--max", 'u', &c.max},
+                      {"--ctx", 'u', &c.ctx},
+                      {"--backend", 's', &c.backend},
+                      {"--threads", 'u', &c.threads},
+                      {"--json", 'b', &c.json},
+                      {"--pool", 'b', &c.pool},
+                      {"--state", 's', &c.split_opt.state},
+                      {"--pc", 's', &c.split_opt.pc},
+                      {"--addr", 's', &c.split_opt.addr},
+                      {"--rows", 's', &c.split_opt.rows},
+                      {"--cut", 'u', &c.split_opt.cut},
+                      {0}};
     int n_pos, rc = cli_parse(argc, argv, opts, NULL, 0, &n_pos);
 
     if (rc != CLI_OK)
         return rc;
     if (!c.path)
         return cli_error(CLI_CANNOT, "chat", "needs -m MODEL, a GGUF file");
-    if (c.pool)
-        return cli_error(
-            CLI_FAILED, "chat",
-            "--pool is not supported by this version: leave it out to chat on this PC");
     if (c.json && !c.prompt)
         return cli_error(CLI_CANNOT, "chat", "--json gives one answer: it needs -p PROMPT");
+    c.split_opt.change_cb = wake_cb;
     wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0)
         return cli_error(CLI_CANNOT, "chat", "no eventfd: %s", strerror(errno));
@@ -307,12 +383,15 @@ int cli_chat(int argc, char **argv)
     sigaction(SIGINT, &sa, &was);
     rc = run(&c);
     sigaction(SIGINT, &was, NULL);
-    aq_engine_free(c.engine);
+    if (!c.pool)
+        aq_engine_free(c.engine);
+    cli_split_close(&c.split);
     aq_wsrc_close(&c.src);
     aq_model_free(c.model);
     aq_rt_free(c.rt);
     aq_bytes_clear(&c.messages);
     aq_bytes_clear(&c.answer);
+    aq_bytes_clear(&c.shown);
     close(wake_fd);
     return rc;
 }

@@ -21,7 +21,8 @@ static const struct {
 #ifdef CLI_CHAT
     {"chat", cli_chat,
      "  aquifer-cli chat -m MODEL [-p PROMPT] [--system TEXT] [--temp T] [--seed N] [--max N] "
-     "[--json]\n      talk to a model\n"},
+     "[--json] [--pool [--pc NAME] [--addr ADDRESS] [--cut N] [--rows f32|f16|bf16]]\n      talk "
+     "to a model\n"},
 #endif
 #ifdef CLI_GENERATE
     {"generate", cli_generate,
@@ -50,6 +51,12 @@ static const struct {
      "  aquifer-cli bench MODEL --prompt N --gen N --threads N --repeat N --json\n      speed on "
      "this machine\n"},
 #endif
+    {"node", cli_node,
+     "  aquifer-cli node [--name N] [--secret-file F] [--join ADDRESS] [--model-dir D] [--bind "
+     "ADDRESS] [--port N]\n      a PC without a window that computes layers for its pool\n"},
+    {"pool", cli_pool,
+     "  aquifer-cli pool check MODEL [--self | --pc NAME --addr ADDRESS] [--cut N] [--rows "
+     "f32|f16|bf16] [--json]\n      the split of a model over two PCs against one PC\n"},
     {"dequant", cli_dequant,
      "  aquifer-cli dequant FILE\n      check decoding against stored floats\n"},
 };

@@ -210,6 +210,12 @@ def models():
     app.click(BUTTON, 'Load “Aquifer Guide”')
     # The other row's button appears when this one is the model in use.
     tap.ok(wait(lambda: len(app.all('label', 'In Use')) == 1 and app.one(BUTTON, 'Load “Aquifer Guide”')), 'Load makes it the model in use', app.tree())
+    # A name that is no UTF-8, handed to the window that is there.
+    odd = os.path.join(os.fsencode(MODELS), b'caf\xe9.gguf')
+    shutil.copy(GUIDE, odd)
+    code = subprocess.run([PROGRAM, odd], stdin=subprocess.DEVNULL, check=False, timeout=driver.HANG_S).returncode
+    tap.ok(code == 0 and wait(lambda: [r for r in app.all('list item', 'Aquifer Guide')[2:] if app.one('label', 'In Use', r)]),
+           'a file whose name is not UTF-8 is opened', app.tree())
     app.page('Chat')
     app.ask(QUESTION)
     tap.ok(app.answer_text(app.finished(1)), 'it answers')

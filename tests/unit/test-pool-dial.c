@@ -87,7 +87,7 @@ static void test_which(void)
         {"silent, then answered", 2, {SILENT, ANSWERS}, 1, 0, AQ_REACH_ANSWERS, ""},
         {"the first of two", 2, {ANSWERS, ANSWERS}, 0, 0, AQ_REACH_ANSWERS, ""},
         {"behind one of each", 4, {FOREIGN, REFUSES, SILENT, ANSWERS}, 3, 0, AQ_REACH_ANSWERS, ""},
-        {"refused", 1, {REFUSES}, 99, AQ_E_GONE, AQ_REACH_REFUSED, "turn the Pool on"},
+        {"refused", 1, {REFUSES}, 99, AQ_E_GONE, AQ_REACH_REFUSED, "turn the pool on"},
         {"silent", 1, {SILENT}, 99, AQ_E_TIMEOUT, AQ_REACH_SILENT, "off or asleep"},
         {"all silent",
          4,
@@ -102,7 +102,7 @@ static void test_which(void)
          99,
          AQ_E_GONE,
          AQ_REACH_REFUSED,
-         "turn the Pool on"},
+         "turn the pool on"},
         {"foreign",
          2,
          {FOREIGN, FOREIGN},
@@ -180,6 +180,40 @@ static void test_head_start(void)
        first, rest);
     for (uint32_t k = 0; k < AQ_ADDRS_MAX; k++)
         unmake(&h[k]);
+}
+
+static bool third_time(void *user)
+{
+    return ++*(int *)user == 3;
+}
+
+/* The next address is called when its time has come, by base's clock. */
+static void test_stagger(void)
+{
+    host h[2];
+    struct sockaddr_storage addr[2];
+    aq_reach reach[2];
+    int asked = 0;
+    int64_t d = AQ_DIAL_STAGGER_US;
+    uint32_t won = 99;
+    AQ_AUTOFD int fd = -1;
+
+    make(&h[0], SILENT, 110);
+    make(&h[1], ANSWERS, 111);
+    addr[0] = h[0].addr;
+    addr[1] = h[1].addr;
+    aq_clock_set(1000000);
+    aq_dial_to to = {addr, 2, 6000000, -1, third_time, &asked};
+    int rc = aq_dial_any(&to, &fd, &won, reach, NULL);
+    ok(rc == -AQ_E_CANCELLED && reach[1] == AQ_REACH_UNTRIED && calls(&h[1]) == 0,
+       "while the clock stands the second is not called");
+    to.stop_cb = step;
+    to.user = &d;
+    rc = aq_dial_any(&to, &fd, &won, NULL, NULL);
+    aq_clock_set(-1);
+    ok(rc == 0 && won == 1, "a head start later it is");
+    unmake(&h[0]);
+    unmake(&h[1]);
 }
 
 typedef struct stopper {
@@ -290,6 +324,7 @@ int main(void)
 {
     test_which();
     test_head_start();
+    test_stagger();
     test_stop();
     test_descriptors();
     test_list();

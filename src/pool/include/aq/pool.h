@@ -196,15 +196,19 @@ typedef struct aq_node_cfg {
     const char *const *dir; /* where models are looked for: folders, or files */
     uint32_t n_dir;
     const char *const *bind; /* addresses to listen on; "127.0.0.1" */
-    uint32_t n_bind;
-    uint16_t port; /* 0 = any */
-    bool join;     /* PCs that know the pool's secret may join here */
+    uint32_t n_bind;         /* 0 = all of this PC that a pool may use */
+    uint16_t port;           /* 0 = any */
+    bool join;               /* PCs that know the pool's secret may join here */
 } aq_node_cfg;
 /** Errors: IO (port in use), AUTH (an address that is not of this network), INVAL, NOMEM. */
 int aq_node_new(const aq_node_cfg *, aq_node **ret, aq_err *) AQ_MUST;
 void aq_node_free(aq_node *);
 AQ_CLEANUP_FUNC(aq_node *, aq_node_free)
 uint16_t aq_node_port(const aq_node *);
+/** Join the pool of the PC at addr, whose secret was typed in. Blocks, 5 s at most. Errors: AUTH (a wrong
+ * secret), BUSY (joining is not open there), GONE, TIMEOUT. */
+int aq_node_join(aq_node *, const char *addr, const uint8_t secret[AQ_SECRET_BYTES],
+                 aq_err *) AQ_MUST;
 typedef struct aq_node_state {
     bool loaded;
     uint32_t l0, l1;           /* layers [l0, l1) when loaded */

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the subcommands that use several PCs share. One thread. */
+#ifndef AQ_CLI_POOL_H
+#define AQ_CLI_POOL_H
+
+#include "aq/pool.h"
+#include "cli.h"
+
+/** $AQ_MODEL_DIR, or aquifer/models of the user's data folder; NULL without one. Free it. */
+char *cli_model_dir(void);
+/** This PC's identity and pool: of dir, or (NULL) of the user's state folder. name NULL = the host's. */
+int cli_trust_open(const char *dir, const char *name, aq_trust **ret, aq_err *err);
+
+/** A model over this PC and another, as options say it. */
+typedef struct cli_split_opt {
+    const char *state;         /* folder, NULL = the user's */
+    const char *pc;            /* name of the other PC; NULL = the only other member */
+    const char *addr;          /* where it is; NULL = where it was last */
+    const char *rows;          /* f32, f16, bf16 */
+    uint32_t cut;              /* layers here; 0 = half */
+    void (*change_cb)(void *); /* as in aq_split_cfg */
+} cli_split_opt;
+typedef struct cli_split {
+    aq_trust *trust;
+    aq_split *split;
+} cli_split;
+int cli_split_open(cli_split *ret, const cli_split_opt *, aq_rt *, const aq_model *,
+                   const aq_wsrc *, const aq_engine_cfg *, aq_err *err);
+void cli_split_close(cli_split *);
+
+#endif

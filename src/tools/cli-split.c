@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the pool's files are, and which PC a split is with. One thread. */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli-pool.h"
+
+/* $var/tail, or ~/dflt/tail. NULL without a home folder. */
+static char *user_dir(const char *var, const char *dflt, const char *tail)
+{
+    const char *base = getenv(var), *home = getenv("HOME");
+    char *s = NULL;
+
+    if (base && base[0] == '/')
+        return asprintf(&s, "%s/%s", base, tail) < 0 ? NULL : s;
+    if (!home || home[0] != '/')
+        return NULL;
+    return asprintf(&s, "%s/%s/%s", home, dflt, tail) < 0 ? NULL : s;
+}
+
+char *cli_model_dir(void)
+{
+    const char *dir = getenv("AQ_MODEL_DIR");
+
+    return dir && *dir ? strdup(dir) : user_dir("XDG_DATA_HOME", ".local/share", "aquifer/models");
+}
+
+/* A folder and those above it; one that is there is fine. */
+static int make_dirs(char *path, aq_err *err)
+{
+    for (char *p = path + 1;; p++) {
+        if (*p && *p != '/')
+            continue;
+        char was = *p;
+        *p = 0;
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+            return aq_fail_errno(err, errno, "the folder %s cannot be made", path);
+        *p = was;
+        if (!was)
+            return 0;
+    }
+}
+
+int cli_trust_open(const char *dir, const char *name, aq_trust **ret, aq_err *err)
+{
+    AQ_AUTOFREE char *own =
+        dir ? strdup(dir) : user_dir("XDG_STATE_HOME", ".local/state", "aquifer/pool");
+    char host[AQ_NAME_MAX + 1] = "";
+    int rc;
+
+    if (!own || !*own)
+        return aq_fail(err, AQ_E_IO, "there is no home folder: give --state DIR");
+    if ((rc = make_dirs(own, err)) < 0)
+        return rc;
+    if (gethostname(host, sizeof host - 1) < 0 || !*host)
+        snprintf(host, sizeof host, "a PC");
+    rc = aq_trust_open(own, name ? name : host, NULL, ret, err);
+    if (rc >= 0 && name && (rc = aq_trust_set_name(*ret, name, err)) < 0) {
+        aq_trust_free(*ret);
+        *ret = NULL;
+    }
+    return rc;
+}
+
+/* The other PC: by name, or the only one. Points into r. */
+static int pick(const aq_roster *r, const aq_id *own, const char *pc, const aq_member **ret,
+                aq_err *err)
+{
+    const aq_member *m = NULL;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (aq_id_equal(&r->m[i].id, own) || (pc && strcmp(pc, r->m[i].name)))
+            continue;
+        m = &r->m[i];
+        n++;
+    }
+    if (!m)
+        return pc ? aq_fail(err, AQ_E_INVAL, "no PC of this pool is called '%s'", pc)
+                  : aq_fail(err, AQ_E_INVAL, "there is no other PC in this pool yet");
+    if (n > 1)
+        return aq_fail(err, AQ_E_INVAL, "%u PCs could be meant: give --pc NAME", n);
+    *ret = m;
+    return 0;
+}
+
+static uint32_t half(const aq_model_info *in)
+{
+    uint32_t cut = in->n_layer / 2;
+
+    while (cut > 1 && !in->cut_ok[cut])
+        cut--;
+    return AQ_MAX(cut, 1u);
+}
+
+int cli_split_open(cli_split *ret, const cli_split_opt *o, aq_rt *rt, const aq_model *m,
+                   const aq_wsrc *src, const aq_engine_cfg *ec, aq_err *err)
+{
+    AQ_AUTO(aq_trust_free) aq_trust *trust = NULL;
+    AQ_AUTOFREE aq_roster *r = malloc(sizeof *r);
+    const aq_member *peer = NULL;
+    const char *addr[AQ_ADDRS_MAX];
+    uint32_t n = 0;
+    int rc =
+        r ? cli_trust_open(o->state, NULL, &trust, err) : aq_fail(err, AQ_E_NOMEM, "out of memory");
+
+    if (rc < 0)
+        return rc;
+    if (!aq_trust_roster(trust, r))
+        return aq_fail(err, AQ_E_AUTH, "this PC is in no pool: pair it with another one first");
+    if ((rc = pick(r, aq_trust_id(trust), o->pc, &peer, err)) < 0)
+        return rc;
+    if (o->addr)
+        addr[n++] = o->addr;
+    for (uint32_t i = 0; !o->addr && i < peer->n_addr; i++)
+        addr[n++] = peer->addr[i];
+    if (!n)
+        return aq_fail(err, AQ_E_INVAL, "nobody knows where %s is: give --addr ADDRESS:PORT",
+                       peer->name);
+    aq_split_cfg sc = {.rt = rt,
+                       .trust = trust,
+                       .model = m,
+                       .src = src,
+                       .app = "aquifer " AQ_VERSION,
+                       .to = &peer->id,
+                       .addr = addr,
+                       .n_addr = n,
+                       .cut = o->cut ? o->cut : half(aq_model_get_info(m)),
+                       .rows = o->rows,
+                       .engine = *ec,
+                       .alone_after_ms = 10000,
+                       .change_cb = o->change_cb};
+    if ((rc = aq_split_open(&sc, &ret->split, err)) < 0)
+        return rc;
+    if (o->addr) { /* it answered there: next time it need not be said */
+        aq_err no = {0};
+        (void)!aq_trust_set_addr(trust, &peer->id, o->addr, &no);
+    }
+    ret->trust = AQ_STEAL(trust);
+    return 0;
+}
+
+void cli_split_close(cli_split *s)
+{
+    aq_split_free(s->split);
+    aq_trust_free(s->trust);
+    *s = (cli_split){0};
+}
