@@ -182,9 +182,9 @@ static void model(golden *g)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"llama",     "qwen3moe",   "qwen35",     "qwen2",
-                                        "qwen3",     "olmoe",      "granitemoe", "qwen35moe",
-                                        "glm4moe",   "gpt-oss",    "gemma3",     "gemma4-moe",
+    static const char *const names[] = {"llama",     "qwen3moe",   "qwen35",        "qwen2",
+                                        "qwen3",     "olmoe",      "granitemoe",    "qwen35moe",
+                                        "glm4moe",   "gpt-oss",    "gemma3",        "gemma4-moe",
                                         "deepseek2", "gemma4-ple", "deepseek2-lite"};
     if (argc < 3)
         return 2;
