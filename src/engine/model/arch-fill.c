@@ -141,7 +141,7 @@ int aq_fill_moe_keys(aq_model *m, aq_hp *hp, aq_err *err)
         (rc = aq_arch_u32(m, "leading_dense_block_count", &hp->n_dense, err)) < 0 ||
         (rc = aq_arch_u32(m, "expert_shared_count", &n_shared, err)) < 0)
         return rc;
-    if (!hp->n_ff_exp || hp->n_ff_exp > AQ_FF_MAX || n_shared > AQ_EXPERTS_MAX)
+    if (!hp->n_ff_exp || hp->n_ff_exp > AQ_FF_MAX || (uint64_t)n_shared * hp->n_ff_exp > AQ_FF_MAX)
         return aq_fail(err, AQ_E_FORMAT,
                        "%s: '%s.expert_feed_forward_length' is %u or '.expert_shared_count' %u, "
                        "which is out of range; the file is damaged or was converted wrongly",
