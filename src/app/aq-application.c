@@ -72,9 +72,10 @@ static void on_host_changed(AqApplication *self)
         return;
     const char *path = aq_engine_host_get_path(self->host);
     if (self->settings) {
-        /* The guide model is what is taken when nothing is set, wherever it is installed. */
+        /* The guide model is what is taken when nothing is set, wherever it is installed. A name that is not UTF-8 cannot be kept. */
         gboolean guide = g_strcmp0(path, aq_paths_guide()) == 0;
-        g_settings_set_string(self->settings, "last-model", guide ? "" : path);
+        if (guide || g_utf8_validate(path, -1, NULL))
+            g_settings_set_string(self->settings, "last-model", guide ? "" : path);
     }
     if (self->ask && window_of(self)) {
         g_autofree char *ask = g_steal_pointer(&self->ask);

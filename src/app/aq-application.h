@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The program: options, actions, and what lives as long as it does. Main thread. */
 #pragma once
 
 #include <adwaita.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A chat in the sidebar. Main thread. */
 #pragma once
 
 #include <gtk/gtk.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The widget of one message. Main thread. */
 #pragma once
 
 #include <gtk/gtk.h>

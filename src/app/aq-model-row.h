@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The widget of one model file. Main thread. */
 #pragma once
 
 #include <adwaita.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The page of the models on this PC. Main thread. */
 #pragma once
 
 #include <adwaita.h>

@@ -32,7 +32,9 @@ static void show_status(AqWindow *self)
     const char *loading = aq_engine_host_get_loading_path(host);
 
     gtk_label_set_text(GTK_LABEL(self->model_label), name ? name : _("No model is loaded"));
-    gtk_widget_set_tooltip_text(self->model_label, aq_engine_host_get_path(host));
+    const char *path = aq_engine_host_get_path(host);
+    g_autofree char *shown_path = path ? g_filename_display_name(path) : NULL;
+    gtk_widget_set_tooltip_text(self->model_label, shown_path);
     gtk_label_set_text(GTK_LABEL(self->device_label), device ? device : "");
     gtk_widget_set_visible(self->device_label, device != NULL);
 

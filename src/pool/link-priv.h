@@ -50,14 +50,14 @@ typedef struct aq_link_cb {
 } aq_link_cb;
 
 typedef struct aq_dial {
-    const struct sockaddr_storage *addr; /* tried side by side; the first that connects is taken */
+    const struct sockaddr_storage *addr; /* called side by side (dial-priv.h), best first */
     uint32_t n_addr;                     /* 1 .. AQ_ADDRS_MAX */
     aq_purpose purpose;
     const aq_id *to;            /* NULL: whoever answers */
     const uint8_t *join_secret; /* [AQ_SECRET_BYTES], for AQ_FOR_JOIN */
 } aq_dial;
-/** Returns at once; open_cb or closed_cb follows. INVAL, AUTH (an address that is not of this
- * network), NOMEM. */
+/** Returns at once; open_cb or closed_cb follows. INVAL, AUTH (no address is of this network),
+ * NOMEM. */
 int aq_link_dial(aq_net *, const aq_dial *, const aq_link_cb *, aq_link **ret, aq_err *) AQ_MUST;
 /** Says BYE, ends the thread (closed_cb comes before this returns), frees. Not from a callback. */
 void aq_link_free(aq_link *);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread of a link: it connects, pumps, keeps the heartbeat, and tells the end; and what all
  * links of this PC share. The machine that it drives is link.c's. */
+#include "dial-priv.h"
 #include "link-obj-priv.h"
 
 #include <errno.h>
@@ -53,83 +54,22 @@ aq_trust *aq_net_trust(const aq_net *n)
 
 /* ---- the link's thread ----------------------------------------------------------------------- */
 
-static int dial_failed(const aq_link *l, int errnum, aq_err *err)
+static bool dial_stopped(void *user)
 {
-    char addr[AQ_ADDR_MAX + 1];
-
-    aq_addr_text((const struct sockaddr *)&l->addr[0], true, addr);
-    switch (errnum) {
-    case ECONNREFUSED:
-        return aq_fail(err, AQ_E_GONE, "nothing answers at %s: turn the pool on there", addr);
-    case EHOSTUNREACH:
-    case ENETUNREACH:
-        return aq_fail(err, AQ_E_GONE,
-                       "%s cannot be reached: it is off, or a firewall there blocks the port",
-                       addr);
-    case ETIMEDOUT:
-        return aq_fail(err, AQ_E_TIMEOUT,
-                       "no answer from %s: it is off, or a firewall there drops what it is sent",
-                       addr);
-    default:
-        return aq_fail_errno(err, errnum, "connecting to %s", addr);
-    }
+    return aq_link_stopped(user);
 }
 
-/* Try all addresses side by side; the first that connects is the link's socket. */
+/* Call all addresses side by side; the first that answers is the link's socket. */
 static int connect_any(aq_link *l, aq_err *err)
 {
-    struct pollfd p[AQ_ADDRS_MAX + 1];
-    uint32_t left = 0, won = l->n_addr;
-    int last = ETIMEDOUT;
+    aq_dial_to to = {l->addr, l->n_addr, l->deadline_us, l->wake_fd, dial_stopped, l};
+    uint32_t won = 0;
+    int rc = aq_dial_any(&to, &l->fd, &won, NULL, err);
 
-    for (uint32_t i = 0; i < l->n_addr; i++) {
-        const struct sockaddr *a = (const struct sockaddr *)&l->addr[i];
-        p[i] = (struct pollfd){
-            .fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-            .events = POLLOUT};
-        if (p[i].fd < 0)
-            last = errno;
-        else if (connect(p[i].fd, a, aq_addr_len(a)) == 0 || errno == EINPROGRESS)
-            left++;
-        else {
-            last = errno;
-            aq_fd_close_p(&p[i].fd);
-        }
-    }
-    p[l->n_addr] = (struct pollfd){.fd = l->wake_fd, .events = POLLIN};
-    while (left > 0 && won == l->n_addr && !aq_link_stopped(l)) {
-        int64_t ms = (l->deadline_us - aq_now_us()) / 1000;
-        if (ms <= 0) {
-            last = ETIMEDOUT;
-            break;
-        }
-        if (poll(p, l->n_addr + 1, (int)AQ_MIN(ms + 1, 500)) < 0 && errno != EINTR) {
-            last = errno;
-            break;
-        }
-        for (uint32_t i = 0; i < l->n_addr && won == l->n_addr; i++) {
-            int e = 0;
-            socklen_t n = sizeof e;
-            if (p[i].fd < 0 || !p[i].revents)
-                continue;
-            if (getsockopt(p[i].fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 && e == 0) {
-                won = i;
-            } else {
-                last = e;
-                aq_fd_close_p(&p[i].fd);
-                left--;
-            }
-        }
-    }
-    for (uint32_t i = 0; i < l->n_addr; i++)
-        if (i != won && p[i].fd >= 0)
-            close(p[i].fd);
-    if (won == l->n_addr)
-        return aq_link_stopped(l) ? aq_fail(err, AQ_E_CANCELLED, "stopped")
-                                  : dial_failed(l, last, err);
-    l->fd = p[won].fd;
+    if (rc < 0)
+        return rc;
     l->addr[0] = l->addr[won];
-    int rc = aq_socket_setup(l->fd, err);
+    rc = aq_socket_setup(l->fd, err);
     return rc < 0 ? rc : aq_tls_new(l->net->tls, true, aq_link_accept_cert, l, &l->tls, err);
 }
 
@@ -241,13 +181,14 @@ int aq_link_dial(aq_net *net, const aq_dial *d, const aq_link_cb *cb, aq_link **
     aq_prefix6 on_link[AQ_PREFIX6_MAX];
     uint32_t n_prefix = aq_addr_on_link(on_link, AQ_PREFIX6_MAX);
     aq_link *l = NULL;
-    int rc;
+    int rc = -AQ_E_AUTH;
 
     if (d->n_addr == 0 || d->n_addr > AQ_ADDRS_MAX)
         return aq_fail(err, AQ_E_INVAL, "there is no address to connect to");
-    for (uint32_t i = 0; i < d->n_addr; i++)
-        if ((rc = aq_addr_check((const struct sockaddr *)&d->addr[i], on_link, n_prefix, err)) < 0)
-            return rc;
+    for (uint32_t i = 0; i < d->n_addr && rc < 0; i++)
+        rc = aq_addr_check((const struct sockaddr *)&d->addr[i], on_link, n_prefix, err);
+    if (rc < 0) /* none of them; else those that are not are passed over */
+        return rc;
     if ((rc = aq_link_create(net, AQ_DIALER, &l, err)) < 0)
         return rc;
     memcpy(l->addr, d->addr, d->n_addr * sizeof l->addr[0]);

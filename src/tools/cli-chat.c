@@ -19,7 +19,7 @@ typedef struct chat {
     const char *path, *prompt, *system, *backend;
     float temp;
     uint32_t seed, max, ctx, threads;
-    bool json, pool, tty;
+    bool json, pool, tty, out_tty;
     aq_rt *rt;
     aq_model *model;
     aq_wsrc src;
@@ -29,7 +29,7 @@ typedef struct chat {
     cli_split split;
     uint32_t told;     /* AQ_SPLIT_* */
     aq_bytes messages; /* JSON, without the closing bracket */
-    aq_bytes answer;
+    aq_bytes answer, shown;
 } chat;
 
 /* what the signal handler touches */
@@ -191,6 +191,18 @@ static int print_json(const chat *c, const aq_usage *u, int32_t reason)
     return CLI_OK;
 }
 
+/* A part of the answer. To a file or a program it goes as it is, to a terminal without the codes that would steer it. */
+static int show(chat *c, const char *text, uint32_t n)
+{
+    c->shown.n = 0;
+    if (aq_bytes_put(&c->shown, text, n) < 0)
+        return cli_error(CLI_FAILED, "chat", "no memory for the answer");
+    if (c->out_tty)
+        cli_plain((char *)c->shown.p, n);
+    fwrite(c->shown.p, 1, n, stdout);
+    return cli_flush();
+}
+
 /* Take events until the end of the answer. CLI_OK with *ret_reason, or the error printed. */
 static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
 {
@@ -202,16 +214,19 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
             if (ev.kind == AQ_EV_TEXT && ev.n_bytes) {
                 if (aq_bytes_put(&c->answer, ev.bytes, ev.n_bytes) < 0)
                     return cli_error(CLI_FAILED, "chat", "no memory for the answer");
-                if (!c->json && (fwrite(ev.bytes, 1, ev.n_bytes, stdout), cli_flush()) != CLI_OK)
-                    return CLI_FAILED; /* nobody reads on: no more is computed */
+                int code = c->json ? CLI_OK : show(c, ev.bytes, ev.n_bytes);
+                if (code != CLI_OK)
+                    return code; /* nobody reads on: no more is computed */
             } else if (ev.kind == AQ_EV_USAGE) {
                 *usage = *ev.usage;
             } else if (ev.kind == AQ_EV_DONE) {
                 *ret_reason = ev.rc;
                 return CLI_OK;
             } else if (ev.kind == AQ_EV_ERROR) {
-                if (c->answer.n && !c->json)
+                if (c->answer.n && !c->json) {
                     printf("\n");
+                    fflush(stdout);
+                }
                 return cli_fail("chat", ev.rc, ev.err);
             }
         }
@@ -257,6 +272,8 @@ static int ask(chat *c)
     if (c->json)
         return print_json(c, &usage, reason);
     printf("\n");
+    if (cli_flush() != CLI_OK) /* now: who reads lines from a pipe waits for this one */
+        return CLI_FAILED;
     if (c->tty)
         fprintf(
             stderr,
@@ -277,9 +294,12 @@ static int converse(chat *c)
     bool asks = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     int code = CLI_OK;
 
-    if (asks)
-        printf("%s on %s. Ctrl-C stops an answer, Ctrl-D ends.\n",
-               aq_model_get_info(c->model)->name, c->info.device);
+    if (asks) {
+        const char *name = aq_model_get_info(c->model)->name;
+        if ((code = show(c, name, (uint32_t)strlen(name))) != CLI_OK)
+            return code;
+        printf(" on %s. Ctrl-C stops an answer, Ctrl-D ends.\n", c->info.device);
+    }
     for (;;) {
         if (asks) {
             printf("> ");
@@ -329,7 +349,7 @@ static int run(chat *c)
 
 int cli_chat(int argc, char **argv)
 {
-    chat c = {.temp = 0.7f, .tty = isatty(STDERR_FILENO)};
+    chat c = {.temp = 0.7f, .tty = isatty(STDERR_FILENO), .out_tty = isatty(STDOUT_FILENO)};
     cli_opt opts[] = {{"-m", 's', &c.path},
                       {"-p", 's', &c.prompt},
                       {"--system", 's', &c.system},
@@ -371,6 +391,7 @@ int cli_chat(int argc, char **argv)
     aq_rt_free(c.rt);
     aq_bytes_clear(&c.messages);
     aq_bytes_clear(&c.answer);
+    aq_bytes_clear(&c.shown);
     close(wake_fd);
     return rc;
 }

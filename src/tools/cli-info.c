@@ -154,6 +154,8 @@ static int info_model(const char *path, bool json)
         return cli_fail("info", rc, &err);
     out o = {0};
     (json ? model_json : model_text)(&o, aq_model_get_info(m));
+    if (!json)
+        cli_plain((char *)o.b.p, o.b.n); /* names come from the file */
     return finish(&o);
 }
 

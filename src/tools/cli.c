@@ -31,6 +31,17 @@ int cli_error(int exit_code, const char *where, const char *fmt, ...)
     return exit_code;
 }
 
+void cli_plain(char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint8_t c = (uint8_t)p[i], next = i + 1 < n ? (uint8_t)p[i + 1] : 0;
+        if ((c < ' ' && c != '\n' && c != '\t') || c == 127)
+            p[i] = '?';
+        else if (c == 0xC2 && next >= 0x80 && next < 0xA0) /* U+0080 to U+009F */
+            p[i] = p[i + 1] = '?';
+    }
+}
+
 int cli_flush(void)
 {
     bool lost = fflush(stdout) != 0;

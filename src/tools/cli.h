@@ -22,6 +22,8 @@ int cli_error(int exit_code, const char *where, const char *fmt, ...)
     AQ_PRINTF(3, 4); /* prints, returns exit_code */
 int cli_fail(const char *where, int rc,
              const aq_err *err); /* exit code for rc: IO on open = 2, else 1 */
+/** Text of a model, made fit for a terminal in place: control characters but newline and tab become '?'. */
+void cli_plain(char *, size_t n);
 /** Everything written to stdout so far has arrived, or the error printed and CLI_FAILED. */
 int cli_flush(void);
 /** Read a whole file (at most max bytes). */

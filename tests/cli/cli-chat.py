@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 cli, root = sys.argv[1:]
@@ -77,7 +78,8 @@ ok(r.returncode == 0 and r.stdout.endswith('\n') and not r.stderr, 'a conversati
 fails(2, 'needs -m', '-p', 'x')
 fails(2, '--json', '-m', model('llama'), '--json')
 fails(2, 'nowhere.gguf', '-m', '/nowhere.gguf', '-p', 'x')
-fails(1, '--pool', '-m', model('llama'), '-p', 'x', '--pool')
+with tempfile.TemporaryDirectory() as state:
+    fails(2, 'in no pool', '-m', model('llama'), '-p', 'x', '--pool', '--state', os.path.join(state, 'none'))
 fails(1, 'temperature', '-m', model('llama'), '-p', 'x', '--temp', '-2')
 fails(1, 'nonesuch', '-m', model('llama'), '-p', 'x', '--backend', 'nonesuch')
 fails(1, '128', '-m', model('llama'), '-p', 'word ' * 400, '--ctx', '128')

@@ -6,9 +6,12 @@ usage: cli-streams.py AQUIFER-CLI SOURCE-ROOT
 """
 import json
 import os
+import pty
+import select
 import tempfile
+import termios
 
-from clitest import done, fails, golden, interrupt, ok, one_line, root, run, start, strict
+from clitest import done, fails, golden, interrupt, ok, one_line, root, run, start, start_on, strict
 
 model = os.path.join(golden, 'llama.gguf')
 with tempfile.TemporaryDirectory() as folder:
@@ -108,6 +111,55 @@ with tempfile.TemporaryDirectory() as folder:
     texts = [p.communicate(timeout=120)[0] for p in both]
     ok(all(p.returncode == 0 for p in both) and all(strict(t)['tokens'] == 3 for t in texts), 'two processes at once', texts)
 
+    # a program at the other end of the pipes gets each answer before it asks again
+    p = start(*talk)
+    lines = []
+    for least in (len(one), 1):
+        p.stdin.write(b'hi\n')
+        p.stdin.flush()
+        got = b''
+        while (len(got) < least or not got.endswith(b'\n')) and select.select([p.stdout], [], [], 60)[0]:
+            more = os.read(p.stdout.fileno(), 4096)
+            if not more:
+                break
+            got += more
+        lines.append(got)
+    p.communicate(b'', timeout=120)
+    ok(lines[0] == one and lines[1].endswith(b'\n'), 'a whole answer, its end of line too, before the next question', (lines, one))
+
+    # a terminal is never steered by a model: neither by its name nor by what it says
+    whole = open(model, 'rb').read()
+    evil = os.path.join(folder, 'evil.gguf')
+    open(evil, 'wb').write(whole.replace(b'tiny-llama', b'\x1b[2J\xc2\x9b2J\x07x', 1))
+    r = run('info', evil)
+    ok(r.returncode == 0 and b'?[2J??2J?x' in r.stdout and not set(r.stdout) & {7, 27, 0x9b}, 'info: a name without its terminal codes', r.stdout[:80])
+    ok(strict(run('info', evil, '--json').stdout)['name'] == '\x1b[2J\x9b2J\x07x', 'info --json: the name as it is')
+    ours, theirs = pty.openpty()
+    attr = termios.tcgetattr(theirs)
+    attr[1] &= ~termios.OPOST
+    attr[3] &= ~(termios.ECHO | termios.ECHOCTL)
+    termios.tcsetattr(theirs, termios.TCSANOW, attr)
+    # seed 2 of this model says control characters (seen in the JSON below)
+    args = ['-m', evil, '--max', '200', '--seed', '2', '--temp', '2']
+    said = strict(run('chat', *args, '-p', 'hi', '--json').stdout)['text']
+    p = start_on(theirs, 'chat', *args)
+    os.close(theirs)
+    os.write(ours, b'hi\n\x04')
+    shown = b''
+    while True:
+        try:
+            more = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not more:
+            break
+        shown += more
+    p.wait(timeout=120)
+    os.close(ours)
+    ok(any(ord(c) < 32 and c not in '\n\t' for c in said), 'the model says control characters', said[:80])
+    ok(p.returncode == 0 and shown.startswith(b'?[2J??2J?x on ') and not [c for c in shown if c < 32 and c not in (9, 10)],
+       'chat on a terminal: neither name nor answer steers it', (p.returncode, shown[:300]))
+
     # Ctrl-C in an answer: what is there stays, and the conversation goes on
     p = start('chat', '-m', model, '--temp', '0', '--ctx', '512', '--backend', 'reference', env={'AQ_CPU': 'c'})
     p.stdin.write(b'hi\n')
@@ -116,4 +168,20 @@ with tempfile.TemporaryDirectory() as folder:
     interrupt(p)
     out, err = p.communicate(b'', timeout=120)
     ok(p.returncode == 0 and first and not err, 'Ctrl-C ends an answer, not the program', (p.returncode, err))
+
+# Ctrl-C at whatever moment: before the program listens it ends by the signal, while loading with an error, later with what it has
+wrong, ends = [], set()
+for k in range(24):
+    p = start('chat', '-m', os.path.join(golden, 'qwen35.gguf'), '-p', 'hello ' * 70, '--backend', 'reference', '--json', env={'AQ_CPU': 'c'})
+    for _ in range(k * k * 40):
+        os.sched_yield()
+    interrupt(p)
+    out, err = p.communicate(b'', timeout=120)
+    ends.add(p.returncode)
+    good = {0: lambda: strict(out)['reason'] in ('cancelled', 'stop', 'length') and not err,
+            1: lambda: not out and err.count(b'\n') == 1 and b'stopped' in err,
+            -2: lambda: not out and not err}.get(p.returncode)
+    if not good or not good():
+        wrong.append((k, p.returncode, out[:100], err))
+ok(not wrong, 'Ctrl-C at 24 moments (exits %s): an object, one line, or nothing' % sorted(ends), wrong[:3])
 done()

@@ -49,6 +49,11 @@ def start(*args, env=None, **more):
     return subprocess.Popen([cli, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ(env), **more)
 
 
+def start_on(terminal, *args):
+    """With this terminal as stdin and stdout."""
+    return subprocess.Popen([cli, *args], stdin=terminal, stdout=terminal, stderr=subprocess.DEVNULL, env=environ())
+
+
 def one_line(r, code):
     """The contract of an error: exit code, nothing on stdout, `aquifer-cli: WHERE: WHAT`."""
     err = r.stderr

@@ -81,6 +81,8 @@ static int frame_cb(void *user, aq_link *link, const aq_hdr *h, const uint8_t *p
     if (h->type == AQ_T_ROSTER) /* the link has taken it already */
         return AQ_OK;
     pthread_mutex_lock(&e->node->lock);
+    e->held = e->hold;
+    pthread_cond_broadcast(&e->node->cond);
     while (e->hold)
         pthread_cond_wait(&e->node->cond, &e->node->lock);
     if (e->n_frame < NODE_FRAMES_MAX) {

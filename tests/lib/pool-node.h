@@ -17,7 +17,7 @@ typedef struct node_frame {
 typedef struct node_end { /* one end of a link */
     struct node *node;
     aq_link *link;
-    bool open, closed, hold; /* hold: frame_cb waits until it is false again */
+    bool open, closed, hold, held; /* hold: frame_cb waits (held) until it is false again */
     aq_err why;
     node_frame frame[NODE_FRAMES_MAX];
     uint32_t n_frame;

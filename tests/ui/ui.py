@@ -90,6 +90,7 @@ def pages():
 
 def keys():
     """The window by keyboard alone."""
+    shutil.copy(GUIDE, os.path.join(MODELS, 'copy.gguf'))
     app = start_ready()
     app.write('First line')
     app.key('Shift+Return')
@@ -109,10 +110,11 @@ def keys():
     tap.ok(app.wait_for('label', 'Keyboard Shortcuts'), 'Control+? shows the shortcuts')
     app.key('Escape')
     app.wait_gone('label', 'Keyboard Shortcuts')
-    app.key('Control+o')
-    tap.ok(wait(lambda: app.root.get_child_count() > 1), 'Control+O asks for a file', app.tree())
-    app.key('Escape')
-    tap.ok(wait(lambda: app.root.get_child_count() == 1), 'which Escape ends', app.tree())
+    if not os.environ.get('AQ_SANITIZE'):  # GTK's file dialog leaks a little, which a leak check would take for ours
+        app.key('Control+o')
+        tap.ok(wait(lambda: app.all('label', 'copy.gguf')), 'Control+O asks for a file of the folder of models', app.tree())
+        app.key('Escape')
+        tap.ok(wait(lambda: app.root.get_child_count() == 1), 'which Escape ends', app.tree())
     app.key('Control+q')
     tap.ok(app.ended() == 0, 'Control+Q ends the program with 0', app.messages())
 
@@ -208,6 +210,12 @@ def models():
     app.click(BUTTON, 'Load “Aquifer Guide”')
     # The other row's button appears when this one is the model in use.
     tap.ok(wait(lambda: len(app.all('label', 'In Use')) == 1 and app.one(BUTTON, 'Load “Aquifer Guide”')), 'Load makes it the model in use', app.tree())
+    # A name that is no UTF-8, handed to the window that is there.
+    odd = os.path.join(os.fsencode(MODELS), b'caf\xe9.gguf')
+    shutil.copy(GUIDE, odd)
+    code = subprocess.run([PROGRAM, odd], stdin=subprocess.DEVNULL, check=False, timeout=driver.HANG_S).returncode
+    tap.ok(code == 0 and wait(lambda: [r for r in app.all('list item', 'Aquifer Guide')[2:] if app.one('label', 'In Use', r)]),
+           'a file whose name is not UTF-8 is opened', app.tree())
     app.page('Chat')
     app.ask(QUESTION)
     tap.ok(app.answer_text(app.finished(1)), 'it answers')

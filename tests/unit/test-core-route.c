@@ -59,7 +59,7 @@ int main(int argc, char **argv)
             int32_t expert[3 * 8];
             for (uint32_t i = 0; i < 3 * d.n_exp; i++) /* coarse values: many ties */
                 l[i] = (float)(rnd() % (t % 2 ? 40 : 40000)) / (t % 2 ? 5 : 5000) - 4;
-            aq_route(&d, l, 3, expert, w);
+            aq_route(&d, l, NULL, 3, expert, w);
             for (uint32_t r = 0; r < 3; r++)
                 good = good && right(&d, l + r * d.n_exp, expert + r * d.n_used, w + r * d.n_used);
         }
@@ -70,9 +70,9 @@ int main(int argc, char **argv)
         .n_exp = 4, .n_used = 2, .exp_gate = AQ_GATE_SOFTMAX, .exp_renorm = 1, .exp_scale = 1};
     float w[2];
     int32_t e[2];
-    aq_route(&d, (float[]){1, 3, 3, 3}, 1, e, w);
+    aq_route(&d, (float[]){1, 3, 3, 3}, NULL, 1, e, w);
     ok(e[0] == 1 && e[1] == 2 && w[0] == 0.5f && w[1] == 0.5f, "ties go to the lower id");
-    aq_route(&d, (float[]){3e38f, -3e38f, 1, 2e38f}, 1, e, w);
+    aq_route(&d, (float[]){3e38f, -3e38f, 1, 2e38f}, NULL, 1, e, w);
     ok(e[0] == 0 && e[1] == 3 && w[0] == 1 && w[1] == 0, "huge logits stay finite");
     return tap_done();
 }

@@ -260,7 +260,7 @@ static void models(void)
     aq_bytes b;
     aq_err err;
     with_name("llama", "llama", "lxama", AQ_E_UNSUPPORTED,
-              "'lxama', which this version does not run; it runs llama, qwen3moe, qwen35",
+              "'lxama', which this version does not run; it runs llama, qwen2, qwen3, ",
               "an unknown architecture");
     with_name("qwen3moe", "expert_count", "expert_cxunt", AQ_E_FORMAT,
               "no key 'qwen3moe.expert_count'", "a key is missing");
@@ -331,7 +331,7 @@ static void models(void)
     gw_begin(&w, 1);
     gw_str(&w, "general.architecture", "llama");
     gw_u32(&w, "llama.expert_count", 8);
-    gw_str(&w, "llama.rope.scaling.type", "yarn");
+    gw_str(&w, "llama.rope.scaling.type", "longrope");
     gw_f32(&w, "llama.rope.scaling.factor", 4);
     gw_u32(&w, "llama.block_count", 1);
     gw_u32(&w, "llama.embedding_length", 64);
@@ -339,7 +339,7 @@ static void models(void)
     gw_u32(&w, "llama.attention.head_count", 2);
     gw_f32(&w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     gw_tensor(&w, "token_embd.weight", gw_type_find("F16"), 1, 0, small);
-    end_refused(&w, AQ_E_UNSUPPORTED, "rope scaling 'yarn'", "test.gguf",
+    end_refused(&w, AQ_E_UNSUPPORTED, "rope scaling 'longrope'", "test.gguf",
                 "a rope scaling that is not done");
 }
 

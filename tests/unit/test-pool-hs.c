@@ -2,6 +2,7 @@
 /* HELLO and AUTH between two machines, with somebody in between who may change, replay or relay. */
 #include "hs-priv.h"
 #include "tap.h"
+#include "torture.h"
 
 #include <stdio.h>
 
@@ -392,8 +393,26 @@ static void test_order(void)
     ok(wrong == 0, "no empty or early frame is answered");
 }
 
+/* Memory may end at any allocation: NOMEM on that side, and nothing is open there. */
+static int one_handshake(void *user)
+{
+    static result r;
+    aq_hs_cfg d, a;
+
+    setup(&d, &a);
+    d.me.epoch += *(uint32_t *)user; /* 1: a REKEY instead of AUTH */
+    run(&d, &a, NULL, &r);
+    if (r.d == -AQ_E_NOMEM || r.a == -AQ_E_NOMEM)
+        return -AQ_E_NOMEM;
+    return r.d < 0 ? r.d : r.a;
+}
+
 int main(void)
 {
+    uint32_t none = 0, one = 1;
+
+    torture("a handshake", one_handshake, &none);
+    torture("a new secret", one_handshake, &one);
     test_vector();
     test_good();
     test_attacks();

@@ -50,13 +50,15 @@ static void test_f16(void)
                (double)aq_rows_f16_to_f32((uint16_t)(h | 0x8000)) != -want;
         bad += aq_f16_from_f32((float)want) != h;
     }
-    ok(bad == 0 && signbit(aq_rows_f16_to_f32(0x8000)), "every finite f16 is its value, and comes back");
+    ok(bad == 0 && signbit(aq_rows_f16_to_f32(0x8000)),
+       "every finite f16 is its value, and comes back");
     ok(isinf(aq_rows_f16_to_f32(0x7c00)) && isnan(aq_rows_f16_to_f32(0x7e01)) &&
            aq_f16_from_f32(-INFINITY) == 0xfc00 && isnan(aq_rows_f16_to_f32(aq_f16_from_f32(NAN))),
        "infinity and NaN");
     bad = 0;
     for (uint32_t h = 0; h < 0x7bff; h++) { /* halfway between neighbours, and just beside */
-        float a = aq_rows_f16_to_f32((uint16_t)h), b = aq_rows_f16_to_f32((uint16_t)(h + 1)), m = (a + b) / 2;
+        float a = aq_rows_f16_to_f32((uint16_t)h), b = aq_rows_f16_to_f32((uint16_t)(h + 1)),
+              m = (a + b) / 2;
         bad += aq_f16_from_f32(m) != ((h & 1) ? h + 1 : h) ||
                aq_f16_from_f32(nextafterf(m, 0)) != h ||
                aq_f16_from_f32(nextafterf(m, 1e9f)) != h + 1;

@@ -2,6 +2,7 @@
 /* Identity, pool secret and roster: made once, found again, private, refused when damaged, and whole
  * after a write that failed at any point. */
 #include "tap.h"
+#include "torture.h"
 #include "trust-priv.h"
 
 #include <fcntl.h>
@@ -329,6 +330,26 @@ static void test_exchange(void)
        err.text);
 }
 
+static int roster_trip(void *user)
+{
+    static const uint8_t secret[32] = "a secret";
+    static aq_roster r, got;
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
+    aq_member m = member(9, "Laptop with a name");
+    aq_err err = {0};
+    int rc;
+
+    r = (aq_roster){.epoch = 4, .version = 17};
+    for (int i = 0; i < 9; i++) {
+        m.id.b[0] = (uint8_t)i;
+        if ((rc = aq_roster_put(&r, &m, &err)) < 0)
+            return rc;
+    }
+    if ((rc = aq_roster_print(&r, secret, true, &b, &err)) < 0)
+        return rc;
+    return aq_roster_parse((char *)b.p, b.n, true, secret, &got, &err);
+}
+
 /* A store that refuses. */
 static int no_load(void *self, const char *name, uint8_t *ret, size_t cap, size_t *ret_n,
                    aq_err *err)
@@ -362,6 +383,7 @@ int main(void)
         return 1;
     test_identity();
     test_roster();
+    torture("a roster", roster_trip, NULL);
     test_secret_text();
     test_pool();
     test_exchange();

@@ -204,6 +204,74 @@ static void queued_and_closing(void)
     toy_model_free(m);
 }
 
+/* Let the window that waits at the gate and k - 1 after it pass; the next one waits there again. */
+static void pass(uint32_t k)
+{
+    uint32_t n = atomic_load(&toy.n_forward) + k;
+
+    atomic_store(&toy.gate_from, n);
+    wait_until(atomic_load(&toy.n_forward) == n && atomic_load(&toy.at_gate) == 1);
+}
+
+/* A prompt is stopped in a window that it shares with an answer, again and again: at once, and the
+ * answer goes on with its one row computed again. */
+static void shared_window(bool recurrent)
+{
+    enum { TIMES = 6 };
+    const char *name = recurrent ? "recurrent" : "plain";
+    aq_model *m = toy_model(4, VOCAB, recurrent);
+    aq_engine *e = engine(m, &(aq_engine_cfg){.n_ctx = 4096, .chunk_tok = 512});
+    int32_t tok[300], other[2000];
+    chat a = {0}, b = {0};
+    uint32_t told = 0;
+
+    fill(tok, 0, 300, 1);
+    fill(other, 0, 2000, 2);
+    atomic_store(&toy.gate_from, 1);
+    chat_start_tok(&b, e, tok, 300, 200);
+    wait_until(atomic_load(&toy.at_gate) == 1);
+    pass(20);
+    for (uint32_t i = 0; i < TIMES; i++) {
+        chat_start_tok(&a, e, other, 2000, 10);
+        pass(1);
+        bool both = atomic_load(&toy.last_part) == 2;
+        uint32_t n = atomic_load(&toy.n_forward);
+        aq_req_cancel(a.req);
+        told += both && chat_wait(&a) && a.n_done == 1 && a.reason == AQ_DONE_CANCELLED;
+        chat_end(&a);
+        wait_until(atomic_load(&toy.n_forward) == n + 1 && atomic_load(&toy.at_gate) == 1);
+        pass(5);
+    }
+    atomic_store(&toy.gate_from, 0);
+    ok(told == TIMES, "%s: a prompt is stopped %u times within a layer of a shared window", name,
+       told);
+    ok(chat_wait(&b) && right(m, &b, tok, 300, 200), "%s: the answer beside it is right", name);
+    uint32_t rows = atomic_load(&toy.rows), all = 300 + 199 + TIMES * (512 + 1);
+    ok(rows == all, "%s: and only one row of it was computed again each time (%u of %u)", name,
+       rows, all);
+    chat_end(&b);
+
+    /* stopped in the middle of its answer: what was said is known to the next turn */
+    atomic_store(&toy.gate_from, atomic_load(&toy.n_forward) + 1);
+    chat_start_tok(&a, e, other, 200, 1000);
+    wait_until(atomic_load(&toy.at_gate) == 1);
+    pass(30);
+    aq_req_cancel(a.req);
+    chat_wait(&a);
+    atomic_store(&toy.gate_from, 0);
+    memcpy(other + 200, a.tok, a.n_tok * sizeof *other);
+    uint32_t n = 200 + a.n_tok;
+    chat_start_tok(&b, e, other, n + 50, 20);
+    bool good = chat_wait(&b) && right(m, &b, other, n + 50, 20);
+    ok(good && a.n_tok == 30 && b.usage.cached_tok == n - 1,
+       "%s: a stopped answer's tokens are known to the next turn (%u of %u)", name,
+       b.usage.cached_tok, n);
+    chat_end(&a);
+    chat_end(&b);
+    aq_engine_free(e);
+    toy_model_free(m);
+}
+
 /* Stages stand at different tokens when a chat is stopped. What the one has too much is given back:
  * the next chat gets every page that the engine counts as free. */
 static void apart(void)
@@ -306,6 +374,8 @@ int main(void)
     queued_and_closing();
     failing();
     apart();
+    shared_window(false);
+    shared_window(true);
     for (uint32_t seed = 1; seed <= 3; seed++) {
         storm(false, 1, seed);
         storm(false, 2, seed);

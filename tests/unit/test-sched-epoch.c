@@ -133,7 +133,7 @@ static void lost(bool recurrent, int code)
     toy_model_free(m);
 }
 
-/* Completions of the old epoch that come while the new one has a window with that very id under way. */
+/* Completions of the old epoch that come while the new one has a window of that id under way. */
 static void late(void)
 {
     aq_model *m = toy_model(LAYERS, VOCAB, false);
@@ -172,7 +172,7 @@ static void late(void)
     toy_model_free(m);
 }
 
-/* Operations that waited for a window when the stages changed: the new ones know nothing of them. */
+/* Operations that waited for a window when the stages changed mean nothing to the new ones. */
 static void leftovers(void)
 {
     aq_model *m = toy_model(LAYERS, VOCAB, true);

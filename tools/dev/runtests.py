@@ -26,7 +26,7 @@ NOTES_MAX = 30  # lines told of one failed case; the rest is in meson-logs/testl
 SAN_ENV = {
     'ASAN_OPTIONS': 'halt_on_error=1:abort_on_error=1:detect_leaks=1:detect_stack_use_after_return=1',
     'UBSAN_OPTIONS': 'halt_on_error=1:abort_on_error=1:print_stacktrace=1',
-    'TSAN_OPTIONS': 'halt_on_error=1:abort_on_error=1:second_deadlock_stack=1',
+    'TSAN_OPTIONS': 'halt_on_error=1:abort_on_error=1:second_deadlock_stack=1:suppressions=' + os.path.join(TOP, 'tools/dev/tsan.supp'),
     'LSAN_OPTIONS': 'print_suppressions=0:suppressions=' + os.path.join(TOP, 'tools/dev/lsan.supp'),
 }
 

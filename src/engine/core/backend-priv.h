@@ -24,8 +24,7 @@ typedef struct aq_backend {
     int (*apply)(void *s, const aq_op *, uint32_t n, aq_err *);
     /** The rows of win (its ops were applied before): win->x [n_rows][row_f32] through the layers; rows with BACK or LOGITS to
      * x_out [n_back][row_f32]. hosts NULL = own experts.
-     * *stop != 0 is looked at once a layer: CANCELLED, and every seq of the window is at its length before it (a recurrent one at its
-     * last KEEP, SNAP or window boundary, by the kept copy). */
+     * *stop != 0 is looked at once a layer: CANCELLED, and every seq is as it was before the window's rows, a recurrent one too. */
     int (*forward)(void *w, void *s, const aq_window *, const aq_expert_host *const *hosts,
                    uint32_t n_hosts, float *x_out, const atomic_uint *stop, aq_err *);
     /* ends */

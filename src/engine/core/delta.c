@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner part of a gated delta-net block: see forward-priv.h. Thread: the stage's. */
+/* The gated delta-net block of the walk, and its inner part, which rewind runs too. Thread: the stage's. */
 #include <math.h>
 
-#include "forward-priv.h"
+#include "walk-priv.h"
 
 /* Row t of the history [tail ; qkv], t counted from the first row of the tail. */
 static const float *hist_row(const float *tail, const float *qkv, uint32_t n_tail, uint32_t c,
@@ -63,4 +63,61 @@ void aq_delta_run(const aq_blocks *blocks, void *ctx, const aq_net_layer *nl, ui
         blocks->delta(ctx, &a);
     else if (s_out != s_in)
         memcpy(s_out, s_in, (size_t)d->n_vh * d->d_state * d->d_state * sizeof(float));
+}
+
+/* ---- the block ---- */
+
+size_t aq_delta_f32(const aq_layer *d)
+{
+    return 2 * (size_t)aq_delta_width(d) + 2 * (size_t)d->n_vh * d->d_state + 2 * (size_t)d->n_vh;
+}
+
+/* The rows' decay and beta, from their projections, in place. */
+static void delta_gates(const aq_net_layer *nl, uint32_t n, float *decay, float *beta)
+{
+    uint32_t nv = nl->d->n_vh;
+    for (uint32_t r = 0; r < n; r++)
+        for (uint32_t h = 0; h < nv; h++) {
+            float *g = &decay[(size_t)r * nv + h], *e = &beta[(size_t)r * nv + h];
+            double a = (double)*g + nl->v[AQ_W_DT_BIAS][h];
+            *g = (float)(nl->v[AQ_W_A][h] * (a > 20 ? a : log1p(exp(a))));
+            *e = aq_walk_sigmoid(*e);
+        }
+}
+
+void aq_mix_delta(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, float *y)
+{
+    const aq_blocks *b = w->net->blocks;
+    void *ctx = w->net->ctx;
+    const aq_layer *d = nl->d;
+    const aq_store *st = w->store;
+    float eps = w->net->model->eps;
+    uint32_t n = w->n, c = aq_delta_width(d), nv = d->n_vh, inner = nv * d->d_state;
+    size_t n_tail = (size_t)(d->conv_k - 1) * c;
+    float *qkv = aq_walk_take(w->s, c, n), *z = aq_walk_take(w->s, inner, n),
+          *decay = aq_walk_take(w->s, nv, n), *beta = aq_walk_take(w->s, nv, n);
+    float *tmp = aq_walk_take(w->s, c, n), *o = aq_walk_take(w->s, inner, n);
+    aq_mul mul[] = {{&nl->m[AQ_W_QKV], qkv},
+                    {&nl->m[AQ_W_GATE_Z], z},
+                    {&nl->m[AQ_W_ALPHA], decay},
+                    {&nl->m[AQ_W_BETA], beta}};
+    b->matmul(ctx, mul, AQ_LEN(mul), h, n);
+    delta_gates(nl, n, decay, beta);
+    for (uint32_t r = 0; r < st->n_run; r++) {
+        const aq_run *run = &st->run[r];
+        const float *in = aq_store_before(st, run->seq, l), *rq = qkv + (size_t)run->row0 * c;
+        const float *rd = decay + (size_t)run->row0 * nv, *rb = beta + (size_t)run->row0 * nv;
+        float *out = aq_store_live(st, run->seq, l);
+        if (run->n <= AQ_REWIND_ROWS) {
+            float *hist = aq_store_hist(st, run->seq, l), *hd = hist + (size_t)AQ_REWIND_ROWS * c;
+            memcpy(hist, rq, (size_t)run->n * c * sizeof(float));
+            memcpy(hd, rd, (size_t)run->n * nv * sizeof(float));
+            memcpy(hd + (size_t)AQ_REWIND_ROWS * nv, rb, (size_t)run->n * nv * sizeof(float));
+        }
+        aq_delta_run(b, ctx, nl, run->n, rq, rd, rb, in, out, in + n_tail, out + n_tail, eps,
+                     tmp + (size_t)run->row0 * c, o + (size_t)run->row0 * inner);
+    }
+    b->norm(ctx, o, nl->v[AQ_W_SSM_NORM], n * nv, d->d_state, eps, o);
+    b->glu(ctx, AQ_ACT_SILU, z, o, (size_t)n * inner, o); /* o ⊙ silu(z) */
+    b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_SSM_OUT], y}, 1, o, n);
 }

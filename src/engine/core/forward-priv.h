@@ -35,25 +35,42 @@ typedef struct aq_mat_src { /* what mat_load gets: matrices e0 .. e0 + n_mat of 
     const aq_tensor *t;
     uint32_t tensor; /* index of t */
     uint32_t rows, cols, e0, n_mat;
+    uint32_t row0, t_rows; /* of each matrix: rows [row0, row0 + rows) of the tensor's t_rows */
     aq_progress *progress; /* may be NULL */
 } aq_mat_src;
 /** Read n bytes at off of the tensor in slices, counting progress and looking at its cancel. IO, CANCELLED. */
 int aq_mat_read(const aq_mat_src *, uint64_t off, void *dst, size_t n, aq_err *) AQ_MUST;
 
-/** One product: y [n][m->rows] = x [n][m->cols] Wᵀ (matrix 0 of m). */
+/** Where row r of matrix e of the stack lies in the tensor, in rows. */
+static inline uint64_t aq_mat_src_row(const aq_mat_src *s, uint32_t e, uint32_t r)
+{
+    return ((uint64_t)s->e0 + e) * s->t_rows + s->row0 + r;
+}
+
+/** One product: y [n][m->rows] = x [n][m->cols] Wᵀ, W being matrix `mat` of m's stack. */
 typedef struct aq_mul {
     const aq_mat *m;
     float *y;
+    uint32_t mat;
 } aq_mul;
+
+/** Experts of a layer. Biases [n_exp][rows of the matrix], by id in the model, or NULL. */
+typedef struct aq_experts {
+    const aq_mat *gate, *up, *down;
+    const float *gate_bias, *up_bias, *down_bias;
+    int act; /* AQ_ACT_* */
+} aq_experts;
 
 /* ---- KV ------------------------------------------------------------------------------------------------------------ */
 
-/** KV of one layer. A page holds K [n_kv][AQ_PAGE_TOK][d_k], then V [n_kv][AQ_PAGE_TOK][d_v]; values are f32 or f16. */
+/** KV of one layer. A page holds K [n_kv][AQ_PAGE_TOK][d_k], then V [n_kv][AQ_PAGE_TOK][d_v]; values are f32 or f16.
+ * Of a latent layer K is V too (d_v = d_k, v_off = 0). */
 typedef struct aq_kv {
     uint32_t type; /* AQ_KV_F32 or AQ_KV_F16 */
     uint32_t n_kv, d_k, d_v, val_bytes;
     size_t page_bytes, v_off;
     uint8_t *base; /* [n_page][page_bytes], 64-byte aligned */
+    bool borrowed; /* base is another layer's */
 } aq_kv;
 static inline void *aq_kv_k(const aq_kv *kv, uint32_t page, uint32_t head, uint32_t tok)
 {
@@ -105,24 +122,23 @@ typedef struct aq_blocks {
                     float *y); /* y [cols], dequantised: embeddings */
     /** Several products of the same rows, so that they are prepared (quantised, packed) once. All have the same cols. */
     void (*matmul)(void *ctx, const aq_mul *, uint32_t n_mul, const float *x, uint32_t n);
-    /** job->y [n_rows][k][n_embd] = w × down(silu(gate x) ⊙ up x) for each slot whose expert is ≥ 0 (always within the stacks);
-     * other slots stay untouched. job->parts is 1: the walk adds the slots in order. */
-    void (*experts)(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down,
-                    const aq_expert_job *job);
+    /** job->y [n_rows][k][n_embd] = w × down(act(gate x, up x)), each with its bias, for each slot whose expert is ≥ 0 (always within
+     * the stacks); other slots stay untouched. job->parts is 1: the walk adds the slots in order. */
+    void (*experts)(void *ctx, const aq_experts *, const aq_expert_job *job);
     /** y[i] = x[i] / RMS(x[i]) ⊙ w for n rows of dim; x == y allowed. Heads are rows of dim d. */
     void (*norm)(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps,
                  float *y);
     /** Rotate n rows of n_head heads of d values, the first d_rot of each. cs [n][d_rot / 2][2] = cos, sin. kind AQ_ROPE_*. */
     void (*rope)(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot,
                  int kind, const float *cs);
-    /** Write k [n_rows][n_kv][d_k] and v [n_rows][n_kv][d_v] into the pages of the runs (f16: round to nearest even). */
+    /** Write k [n_rows][n_kv][d_k] and, unless NULL, v [n_rows][n_kv][d_v] into the pages of the runs (f16: round to nearest even). */
     void (*kv_put)(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k,
                    const float *v);
-    /** out [n_rows][n_head][d_v] = softmax(q · K × score_scale) V; head h reads KV head h / (n_head / n_kv). */
+    /** out [n_rows][n_head][d_v] = softmax(q · K × score_scale) V; head h reads KV head h / (n_head / n_kv). sinks [n_head] or NULL. */
     void (*attend)(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
-                   const float *q, float *out);
-    void (*swiglu)(void *ctx, const float *gate, const float *up, size_t n,
-                   float *y);                   /* y = silu(gate) ⊙ up; y may be gate */
+                   const float *q, const float *sinks, float *out);
+    void (*glu)(void *ctx, int act, const float *gate, const float *up, size_t n,
+                float *y);                      /* y = act(gate, up); y may be gate or up */
     void (*delta)(void *ctx, const aq_delta *); /* the step form, row by row, for any n */
 } aq_blocks;
 
@@ -134,8 +150,8 @@ void aq_scalar_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d
 void aq_scalar_kv_put(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k,
                       const float *v);
 void aq_scalar_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
-                      const float *q, float *out);
-void aq_scalar_swiglu(void *ctx, const float *gate, const float *up, size_t n, float *y);
+                      const float *q, const float *sinks, float *out);
+void aq_scalar_glu(void *ctx, int act, const float *gate, const float *up, size_t n, float *y);
 void aq_scalar_delta(void *ctx, const aq_delta *);
 
 /** A delta-net block's inner part for rows of one seq: convolution over q|k|v with its history, SiLU, L2 norms, and the recurrence.
@@ -153,9 +169,11 @@ static inline uint32_t aq_delta_width(const aq_layer *d) /* C */
 
 /* ---- router ------------------------------------------------------------------------------------------------------------ */
 
-/** Choose d->n_used experts of each row by its scores: expert, w [n][n_used], best first, ties to the lower id. Softmax over all
- * (AQ_GATE_SOFTMAX) or sigmoid, renormalised over the chosen when d->exp_renorm, times d->exp_scale. logits [n][n_exp]. */
-void aq_route(const aq_layer *d, const float *logits, uint32_t n, int32_t *expert, float *w);
+/** Choose d->n_used experts of each row by its scores: expert, w [n][n_used], best first, ties to the lower id. Scores by
+ * d->exp_gate; bias [n_exp] (or NULL) is added for choosing only; with groups, experts outside the best d->n_group_used groups are
+ * not chosen. Weights are renormalised over the chosen when d->exp_renorm, times d->exp_scale. logits [n][n_exp]. */
+void aq_route(const aq_layer *d, const float *logits, const float *bias, uint32_t n,
+              int32_t *expert, float *w);
 
 /* ---- weights ------------------------------------------------------------------------------------------------------------- */
 
@@ -165,6 +183,16 @@ typedef struct aq_net_layer {
     float *v[AQ_W_N];     /* vectors, convolution by role, f32; NULL = absent */
     uint32_t n_v[AQ_W_N]; /* their values */
 } aq_net_layer;
+static inline aq_experts aq_net_layer_experts(const aq_net_layer *l)
+{
+    return (aq_experts){.gate = &l->m[AQ_W_EXP_GATE],
+                        .up = &l->m[AQ_W_EXP_UP],
+                        .down = &l->m[AQ_W_EXP_DOWN],
+                        .gate_bias = l->v[AQ_W_EXP_GATE_BIAS],
+                        .up_bias = l->v[AQ_W_EXP_UP_BIAS],
+                        .down_bias = l->v[AQ_W_EXP_DOWN_BIAS],
+                        .act = l->d->act};
+}
 typedef struct aq_net {
     aq_rt *rt;
     const aq_model *model;
@@ -175,7 +203,11 @@ typedef struct aq_net {
     aq_net_layer *draft; /* the draft layer, NULL without */
     bool tied;
     aq_mat embd, out; /* with the ends; out is a copy of embd when tied */
+    aq_mat ple_embd,
+        ple_proj; /* per-layer embeddings, with the layers; embd is then here as well */
+    float *ple_norm;
     float *out_norm, *rope_freqs;
+    float *ones; /* [n_embd or the widest head]: the weight of norms without one */
     uint32_t n_rope_freqs;
     uint64_t bytes; /* of all weights held */
 } aq_net;

@@ -6,64 +6,26 @@
  *      └───────────────────────────────────────────┘└──────────────────────────────────────────┘ */
 #include <math.h>
 
-#include "store-priv.h"
-
-#define PAD 16u /* floats between scratch buffers, so that each begins on a cache line */
-
-typedef struct aq_state {
-    aq_net *net;
-    aq_state_cfg cfg;
-    aq_store *main, *draft; /* NULL where there are no such layers */
-    float *x, *h,
-        *cs; /* [max_rows] rows of: residual stream, normed or block output, cos and sin of the rope */
-    float *buf; /* the rest, taken anew by each block */
-    size_t buf_f32, taken;
-    float cs_base; /* what cs was made for */
-    uint32_t cs_rot;
-    aq_row *draft_row; /* [max_rows] */
-    uint64_t bytes;
-} aq_state;
+#include "walk-priv.h"
 
 /* ---- scratch --------------------------------------------------------------------------------------------------------- */
-
-static size_t attn_f32(const aq_layer *d)
-{
-    size_t q = (size_t)d->n_head * d->d_k, kv = (size_t)d->n_kv * (d->d_k + d->d_v),
-           o = (size_t)d->n_head * d->d_v;
-    return (d->gated ? 4 : 1) * q + kv + o;
-}
-
-static size_t delta_f32(const aq_layer *d)
-{
-    return 2 * (size_t)aq_delta_width(d) + 2 * (size_t)d->n_vh * d->d_state + 2 * (size_t)d->n_vh;
-}
-
-static size_t ffn_f32(const aq_layer *d, size_t n_embd)
-{
-    if (d->ffn == AQ_FFN_DENSE)
-        return 2 * (size_t)d->n_ff;
-    return d->n_exp + (2 + n_embd) * (size_t)d->n_used + 2 * (size_t)d->n_ff_sh + n_embd + 1;
-}
-
-static float *take(aq_state *s, size_t per_row, uint32_t n)
-{
-    float *p = s->buf + s->taken;
-    s->taken += (per_row * n + PAD - 1) / PAD * PAD;
-    return p; /* within buf by the sums above: a block takes at most 16 buffers */
-}
 
 static int new_scratch(aq_state *s, aq_err *err)
 {
     const aq_net *net = s->net;
     size_t row = 0, rot = 2, rows = s->cfg.max_rows, embd = net->model->info.n_embd;
     uint32_t n_layer = net->l1 - net->l0;
+    size_t ple = (size_t)net->model->n_ple * net->model->info.n_layer;
     for (uint32_t l = 0; l < n_layer + (net->draft != NULL); l++) {
         const aq_layer *d = l < n_layer ? net->layer[l].d : net->draft->d;
-        row = AQ_MAX(row, d->mixer == AQ_MIX_ATTN ? attn_f32(d) : delta_f32(d));
-        row = AQ_MAX(row, ffn_f32(d, embd));
-        rot = AQ_MAX(rot, d->mixer == AQ_MIX_ATTN ? d->n_rot : 0);
+        row = AQ_MAX(row, d->mixer == AQ_MIX_ATTN     ? aq_attn_f32(d)
+                          : d->mixer == AQ_MIX_LATENT ? aq_latent_f32(&net->layer[l])
+                                                      : aq_delta_f32(d));
+        row = AQ_MAX(row, aq_ffn_f32(d, embd));
+        rot = AQ_MAX(rot, d->n_rot);
     }
     row = AQ_MAX(row, 2 * embd); /* the draft layer's input */
+    row = AQ_MAX(row, ple + (size_t)net->model->n_ple);
     s->buf_f32 = row * rows + 16 * PAD;
     if (s->buf_f32 > SIZE_MAX / 8)
         return aq_fail(err, AQ_E_LIMIT, "windows of %zu rows are too large for this model", rows);
@@ -71,10 +33,11 @@ static int new_scratch(aq_state *s, aq_err *err)
     s->h = aligned_alloc(64, (embd * rows + PAD) / PAD * PAD * sizeof(float));
     s->cs = aligned_alloc(64, (rot * rows + PAD) / PAD * PAD * sizeof(float));
     s->buf = aligned_alloc(64, (s->buf_f32 + PAD) / PAD * PAD * sizeof(float));
+    s->ple = ple ? aligned_alloc(64, (ple * rows + PAD) / PAD * PAD * sizeof(float)) : NULL;
     s->draft_row = calloc(rows, sizeof(*s->draft_row));
-    if (!s->x || !s->h || !s->cs || !s->buf || !s->draft_row)
+    if (!s->x || !s->h || !s->cs || !s->buf || !s->draft_row || (ple && !s->ple))
         return aq_fail(err, AQ_E_NOMEM, "scratch for windows of %zu rows: out of memory", rows);
-    s->bytes = (2 * embd * rows + rot * rows + s->buf_f32) * sizeof(float);
+    s->bytes = (2 * embd * rows + rot * rows + ple * rows + s->buf_f32) * sizeof(float);
     return 0;
 }
 
@@ -122,6 +85,7 @@ void aq_net_drop_state(void *state)
     free(s->h);
     free(s->cs);
     free(s->buf);
+    free(s->ple);
     free(s->draft_row);
     free(s);
 }
@@ -172,224 +136,70 @@ int aq_net_apply(void *state, const aq_op *op, uint32_t n, aq_err *err)
     return 0;
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------------------------------------- */
+/* ---- layers ----------------------------------------------------------------------------------------------------------------- */
 
-typedef struct walk {
-    aq_net *net;
-    aq_state *s;
-    aq_store *store;
-    const aq_row *row;
-    uint32_t n;
-    const aq_expert_host *const *hosts;
-    uint32_t n_hosts;
-} walk;
-
-static void add(float *x, const float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        x[i] += y[i];
-}
-
-static void add_bias(float *y, const float *bias, uint32_t n, uint32_t dim)
-{
-    for (uint32_t r = 0; bias && r < n; r++)
-        add(y + (size_t)r * dim, bias, dim);
-}
-
-static float sigmoid(float x)
-{
-    return (float)(1.0 / (1.0 + exp(-(double)x)));
-}
-
-/* cos and sin of position × base^(-2i / n_rot) / factor, once for all layers that turn alike. */
-static void rope_table(walk *w, const aq_layer *d)
-{
-    aq_state *s = w->s;
-    uint32_t half = d->n_rot / 2;
-    if (s->cs_rot == d->n_rot && s->cs_base == d->rope_base)
-        return;
-    for (uint32_t i = 0; i < half; i++) {
-        double freq = pow(d->rope_base, -2.0 * i / d->n_rot);
-        if (w->net->rope_freqs && i < w->net->n_rope_freqs)
-            freq /= w->net->rope_freqs[i];
-        for (uint32_t r = 0; r < w->n; r++) {
-            double a = w->row[r].pos * freq;
-            s->cs[((size_t)r * half + i) * 2] = (float)cos(a);
-            s->cs[((size_t)r * half + i) * 2 + 1] = (float)sin(a);
-        }
-    }
-    s->cs_rot = d->n_rot;
-    s->cs_base = d->rope_base;
-}
-
-/* Rows [n_head][q d | gate d] into rows of q and of gates. */
-static void part_gates(const float *qg, uint32_t n_heads, uint32_t d, float *q, float *gate)
-{
-    for (uint32_t h = 0; h < n_heads; h++) {
-        memcpy(q + (size_t)h * d, qg + 2 * (size_t)h * d, d * sizeof(float));
-        memcpy(gate + (size_t)h * d, qg + (2 * (size_t)h + 1) * d, d * sizeof(float));
-    }
-}
-
-static void mix_attn(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, float *y)
+/* Per-layer embeddings: x += norm(PROJ (gelu(GATE x) ⊙ the row's input for this layer)). */
+static void add_ple(walk *w, const aq_net_layer *nl, uint32_t layer, float *x)
 {
     const aq_blocks *b = w->net->blocks;
     void *ctx = w->net->ctx;
-    const aq_layer *d = nl->d;
-    float eps = w->net->model->eps;
-    uint32_t n = w->n, nq = d->n_head * d->d_k;
-    float *q = take(w->s, (d->gated ? 2 : 1) * (size_t)nq, n), *gate = NULL;
-    float *k = take(w->s, (size_t)d->n_kv * d->d_k, n),
-          *v = take(w->s, (size_t)d->n_kv * d->d_v, n);
-    float *o = take(w->s, (size_t)d->n_head * d->d_v, n);
-    aq_mul mul[] = {{&nl->m[AQ_W_Q], q}, {&nl->m[AQ_W_K], k}, {&nl->m[AQ_W_V], v}};
-    b->matmul(ctx, mul, AQ_LEN(mul), h, n);
-    add_bias(q, nl->v[AQ_W_Q_BIAS], n, nl->m[AQ_W_Q].rows);
-    add_bias(k, nl->v[AQ_W_K_BIAS], n, d->n_kv * d->d_k);
-    add_bias(v, nl->v[AQ_W_V_BIAS], n, d->n_kv * d->d_v);
-    if (d->gated) {
-        float *qg = q;
-        q = take(w->s, nq, n);
-        gate = take(w->s, nq, n);
-        part_gates(qg, n * d->n_head, d->d_k, q, gate);
-    }
-    if (nl->v[AQ_W_Q_NORM])
-        b->norm(ctx, q, nl->v[AQ_W_Q_NORM], n * d->n_head, d->d_k, eps, q);
-    if (nl->v[AQ_W_K_NORM])
-        b->norm(ctx, k, nl->v[AQ_W_K_NORM], n * d->n_kv, d->d_k, eps, k);
-    if (d->rope != AQ_ROPE_NONE) {
-        rope_table(w, d);
-        b->rope(ctx, q, n, d->n_head, d->d_k, d->n_rot, d->rope, w->s->cs);
-        b->rope(ctx, k, n, d->n_kv, d->d_k, d->n_rot, d->rope, w->s->cs);
-    }
-    b->kv_put(ctx, &w->store->kv[l], w->store->run, w->store->n_run, k, v);
-    b->attend(ctx, d, &w->store->kv[l], w->store->run, w->store->n_run, q, o);
-    for (size_t i = 0; gate && i < (size_t)n * nq; i++)
-        o[i] *= sigmoid(gate[i]);
-    b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_O], y}, 1, o, n);
+    uint32_t p = w->net->model->n_ple, embd = w->net->model->info.n_embd;
+    float *g = aq_walk_take(w->s, p, w->n), *in = aq_walk_take(w->s, p, w->n);
+    for (uint32_t r = 0; r < w->n; r++)
+        memcpy(in + (size_t)r * p,
+               w->s->ple + ((size_t)r * w->net->model->info.n_layer + layer) * p,
+               p * sizeof(float));
+    b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_PLE_GATE], g}, 1, x, w->n);
+    b->glu(ctx, AQ_ACT_GELU, g, in, (size_t)w->n * p, g);
+    b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_PLE_PROJ], w->s->h}, 1, g, w->n);
+    b->norm(ctx, w->s->h, nl->v[AQ_W_PLE_NORM], w->n, embd, w->net->model->eps, w->s->h);
+    aq_walk_add(x, w->s->h, (size_t)w->n * embd);
 }
 
-/* The rows' decay and beta, from their projections, in place. */
-static void delta_gates(const aq_net_layer *nl, uint32_t n, float *decay, float *beta)
+/* A block's output h joins the residual stream. */
+static void join(walk *w, const float *norm, float *x)
 {
-    uint32_t nv = nl->d->n_vh;
-    for (uint32_t r = 0; r < n; r++)
-        for (uint32_t h = 0; h < nv; h++) {
-            float *g = &decay[(size_t)r * nv + h], *e = &beta[(size_t)r * nv + h];
-            double a = (double)*g + nl->v[AQ_W_DT_BIAS][h];
-            *g = (float)(nl->v[AQ_W_A][h] * (a > 20 ? a : log1p(exp(a))));
-            *e = sigmoid(*e);
-        }
+    const aq_model *m = w->net->model;
+    uint32_t embd = m->info.n_embd;
+    float *h = w->s->h;
+    if (norm)
+        w->net->blocks->norm(w->net->ctx, h, norm, w->n, embd, m->eps, h);
+    aq_walk_scale(h, m->res_scale, (size_t)w->n * embd);
+    aq_walk_add(x, h, (size_t)w->n * embd);
 }
 
-static void mix_delta(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, float *y)
-{
-    const aq_blocks *b = w->net->blocks;
-    void *ctx = w->net->ctx;
-    const aq_layer *d = nl->d;
-    const aq_store *st = w->store;
-    float eps = w->net->model->eps;
-    uint32_t n = w->n, c = aq_delta_width(d), nv = d->n_vh, inner = nv * d->d_state;
-    size_t n_tail = (size_t)(d->conv_k - 1) * c;
-    float *qkv = take(w->s, c, n), *z = take(w->s, inner, n), *decay = take(w->s, nv, n),
-          *beta = take(w->s, nv, n);
-    float *tmp = take(w->s, c, n), *o = take(w->s, inner, n);
-    aq_mul mul[] = {{&nl->m[AQ_W_QKV], qkv},
-                    {&nl->m[AQ_W_GATE_Z], z},
-                    {&nl->m[AQ_W_ALPHA], decay},
-                    {&nl->m[AQ_W_BETA], beta}};
-    b->matmul(ctx, mul, AQ_LEN(mul), h, n);
-    delta_gates(nl, n, decay, beta);
-    for (uint32_t r = 0; r < st->n_run; r++) {
-        const aq_run *run = &st->run[r];
-        const float *in = aq_store_before(st, run->seq, l), *rq = qkv + (size_t)run->row0 * c;
-        const float *rd = decay + (size_t)run->row0 * nv, *rb = beta + (size_t)run->row0 * nv;
-        float *out = aq_store_live(st, run->seq, l);
-        if (run->n <= AQ_REWIND_ROWS) {
-            float *hist = aq_store_hist(st, run->seq, l), *hd = hist + (size_t)AQ_REWIND_ROWS * c;
-            memcpy(hist, rq, (size_t)run->n * c * sizeof(float));
-            memcpy(hd, rd, (size_t)run->n * nv * sizeof(float));
-            memcpy(hd + (size_t)AQ_REWIND_ROWS * nv, rb, (size_t)run->n * nv * sizeof(float));
-        }
-        aq_delta_run(b, ctx, nl, run->n, rq, rd, rb, in, out, in + n_tail, out + n_tail, eps,
-                     tmp + (size_t)run->row0 * c, o + (size_t)run->row0 * inner);
-    }
-    b->norm(ctx, o, nl->v[AQ_W_SSM_NORM], n * nv, d->d_state, eps, o);
-    b->swiglu(ctx, z, o, (size_t)n * inner, o); /* o ⊙ silu(z) */
-    b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_SSM_OUT], y}, 1, o, n);
-}
-
-static void dense(walk *w, const aq_net_layer *nl, int gate, int up, int down, const float *h,
-                  float *y)
-{
-    const aq_blocks *b = w->net->blocks;
-    uint32_t n = w->n, ff = nl->m[gate].rows;
-    float *g = take(w->s, ff, n), *u = take(w->s, ff, n);
-    aq_mul mul[] = {{&nl->m[gate], g}, {&nl->m[up], u}};
-    b->matmul(w->net->ctx, mul, AQ_LEN(mul), h, n);
-    b->swiglu(w->net->ctx, g, u, (size_t)n * ff, g);
-    b->matmul(w->net->ctx, &(aq_mul){&nl->m[down], y}, 1, g, n);
-}
-
-static int moe(walk *w, const aq_net_layer *nl, uint32_t layer, const float *h, float *y,
-               aq_err *err)
-{
-    const aq_blocks *b = w->net->blocks;
-    const aq_layer *d = nl->d;
-    uint32_t n = w->n, k = d->n_used, embd = w->net->model->info.n_embd;
-    float *logits = take(w->s, d->n_exp, n), *weight = take(w->s, k, n),
-          *parts = take(w->s, (size_t)k * embd, n);
-    int32_t *expert = (int32_t *)take(w->s, k, n);
-    b->matmul(w->net->ctx, &(aq_mul){&nl->m[AQ_W_ROUTER], logits}, 1, h, n);
-    aq_route(d, logits, n, expert, weight);
-    int rc = aq_experts_run(w->net, layer, w->hosts, w->n_hosts, n, h, expert, weight, parts, err);
-    if (rc < 0)
-        return rc;
-    if (d->n_ff_sh == 0) {
-        aq_parts_add(parts, NULL, n, k, embd, y);
-        return 0;
-    }
-    float *sh = take(w->s, embd, n), *sg = take(w->s, 1, n);
-    dense(w, nl, AQ_W_SH_GATE, AQ_W_SH_UP, AQ_W_SH_DOWN, h, sh);
-    if (nl->m[AQ_W_SH_ROUTER].data) {
-        b->matmul(w->net->ctx, &(aq_mul){&nl->m[AQ_W_SH_ROUTER], sg}, 1, h, n);
-        for (uint32_t r = 0; r < n; r++)
-            for (uint32_t i = 0; i < embd; i++)
-                sh[(size_t)r * embd + i] *= sigmoid(sg[r]);
-    }
-    aq_parts_add(parts, NULL, n, k, embd, y);
-    add(y, sh, (size_t)n * embd);
-    return 0;
-}
-
-/* y is the block's output and, before, its normed input: blocks read all of their input before they write. */
+/* h is the block's output and, before, its normed input: blocks read all of their input before they write. */
 static int walk_layer(walk *w, const aq_net_layer *nl, uint32_t l, uint32_t layer, float *x,
                       aq_err *err)
 {
     aq_state *s = w->s;
     const aq_blocks *b = w->net->blocks;
     uint32_t embd = w->net->model->info.n_embd;
-    size_t all = (size_t)w->n * embd;
     float eps = w->net->model->eps;
     b->norm(w->net->ctx, x, nl->v[AQ_W_ATTN_NORM], w->n, embd, eps, s->h);
     s->taken = 0;
     if (nl->d->mixer == AQ_MIX_ATTN)
-        mix_attn(w, nl, l, s->h, s->h);
+        aq_mix_attn(w, nl, l, s->h, s->h);
+    else if (nl->d->mixer == AQ_MIX_LATENT)
+        aq_mix_latent(w, nl, l, s->h, s->h);
     else
-        mix_delta(w, nl, l, s->h, s->h);
-    add(x, s->h, all);
+        aq_mix_delta(w, nl, l, s->h, s->h);
+    join(w, nl->v[AQ_W_POST_NORM], x);
     b->norm(w->net->ctx, x, nl->v[AQ_W_FFN_NORM], w->n, embd, eps, s->h);
     s->taken = 0;
-    if (nl->d->ffn == AQ_FFN_DENSE)
-        dense(w, nl, AQ_W_FFN_GATE, AQ_W_FFN_UP, AQ_W_FFN_DOWN, s->h, s->h);
-    else {
-        int rc = moe(w, nl, layer, s->h, s->h, err);
-        if (rc < 0)
-            return rc;
-    }
-    add(x, s->h, all);
+    int rc = aq_ffn(w, nl, layer, x, s->h, s->h, err);
+    if (rc < 0)
+        return rc;
+    join(w, nl->v[AQ_W_FFN_POST_NORM], x);
+    s->taken = 0;
+    if (nl->m[AQ_W_PLE_GATE].data)
+        add_ple(w, nl, layer, x);
+    if (nl->v[AQ_W_OUT_SCALE])
+        aq_walk_scale(x, nl->v[AQ_W_OUT_SCALE][0], (size_t)w->n * embd);
     return 0;
 }
+
+static int ple_inputs(const aq_net *, aq_state *, const aq_window *, aq_err *);
 
 static int stopped(const atomic_uint *stop, uint32_t layer, aq_err *err)
 {
@@ -427,7 +237,9 @@ int aq_net_forward(void *w, void *state, const aq_window *win, const aq_expert_h
                .n = win->n_rows,
                .hosts = hosts,
                .n_hosts = hosts ? n_hosts : 0};
-    s->cs_rot = 0;
+    s->cs_for = NULL;
+    if (win->n_rows > 0 && net->ple_proj.data)
+        rc = ple_inputs(net, s, win, err);
     if (win->n_rows > 0)
         memcpy(s->x, win->x, (size_t)win->n_rows * embd * sizeof(float));
     for (uint32_t l = net->l0; rc == 0 && win->n_rows > 0 && l < net->l1; l++) {
@@ -449,17 +261,19 @@ int aq_net_forward(void *w, void *state, const aq_window *win, const aq_expert_h
 
 static int check_ends(const aq_net *net, aq_err *err)
 {
-    if (!net->embd.data)
+    if (!net->out.data)
         return aq_fail(err, AQ_E_INVAL, "embedding and head are not held here");
     return 0;
 }
 
-static int embed_row(const aq_net *net, uint32_t i, int32_t tok, float *x, aq_err *err)
+static int embed_row(const aq_net *net, const aq_mat *embd, uint32_t i, int32_t tok, float *x,
+                     aq_err *err)
 {
-    if (tok < 0 || (uint32_t)tok >= net->model->info.n_vocab || (uint32_t)tok >= net->embd.rows)
+    if (tok < 0 || (uint32_t)tok >= net->model->info.n_vocab || (uint32_t)tok >= embd->rows)
         return aq_fail(err, AQ_E_INVAL, "row %u: token %d is not one of the vocabulary's %u", i,
                        tok, net->model->info.n_vocab);
-    net->blocks->mat_row(net->ctx, &net->embd, (uint32_t)tok, x);
+    net->blocks->mat_row(net->ctx, embd, (uint32_t)tok, x);
+    aq_walk_scale(x, net->model->embd_scale, net->model->info.n_embd);
     return 0;
 }
 
@@ -468,8 +282,16 @@ int aq_net_embed(void *w, const aq_row *row, uint32_t n, float *x, aq_err *err)
     aq_net *net = w;
     int rc = check_ends(net, err);
     for (uint32_t i = 0; rc == 0 && i < n; i++)
-        rc = embed_row(net, i, row[i].tok, x + (size_t)i * net->model->info.n_embd, err);
+        rc =
+            embed_row(net, &net->embd, i, row[i].tok, x + (size_t)i * net->model->info.n_embd, err);
     return rc;
+}
+
+static void finish_logits(const aq_model *m, float *logits, size_t n)
+{
+    aq_walk_scale(logits, m->logit_scale, n);
+    for (size_t i = 0; m->logit_cap != 0 && i < n; i++)
+        logits[i] = (float)(m->logit_cap * tanh((double)logits[i] / m->logit_cap));
 }
 
 int aq_net_head(void *w, const float *x, uint32_t n, float *logits, float *hidden, aq_err *err)
@@ -486,8 +308,42 @@ int aq_net_head(void *w, const float *x, uint32_t n, float *logits, float *hidde
     if (!h)
         return aq_fail(err, AQ_E_NOMEM, "head for %u rows: out of memory", n);
     net->blocks->norm(net->ctx, x, net->out_norm, n, embd, net->model->eps, h);
-    if (logits)
+    if (logits) {
         net->blocks->matmul(net->ctx, &(aq_mul){&net->out, logits}, 1, h, n);
+        finish_logits(net->model, logits, (size_t)n * net->out.rows);
+    }
+    return 0;
+}
+
+/* ---- per-layer embeddings ----------------------------------------------------------------------------------------------------- */
+
+/* Inputs of all layers [n][n_layer][n_ple]: (norm(PROJ e / √n_embd) + table row × √n_ple) / √2, e being the token's embedding. */
+static int ple_inputs(const aq_net *net, aq_state *s, const aq_window *win, aq_err *err)
+{
+    const aq_model *m = net->model;
+    uint32_t embd = m->info.n_embd, all = m->n_ple * m->info.n_layer, n = win->n_rows;
+    float by_proj = 1 / sqrtf((float)embd), by_row = sqrtf((float)m->n_ple);
+    s->taken = 0;
+    float *row = aq_walk_take(s, all, 1);
+    for (uint32_t r = 0; r < n; r++) {
+        int rc = embed_row(net, &net->embd, r, win->row[r].tok, s->h + (size_t)r * embd, err);
+        if (rc < 0)
+            return rc;
+        if ((uint32_t)win->row[r].tok >= net->ple_embd.rows)
+            return aq_fail(err, AQ_E_INVAL, "row %u: token %d has no per-layer embedding", r,
+                           win->row[r].tok);
+    }
+    net->blocks->matmul(net->ctx, &(aq_mul){&net->ple_proj, s->ple}, 1, s->h, n);
+    aq_walk_scale(s->ple, by_proj, (size_t)n * all);
+    net->blocks->norm(net->ctx, s->ple, net->ple_norm, n * m->info.n_layer, m->n_ple, m->eps,
+                      s->ple);
+    for (uint32_t r = 0; r < n; r++) {
+        net->blocks->mat_row(net->ctx, &net->ple_embd, (uint32_t)win->row[r].tok, row);
+        for (uint32_t i = 0; i < all; i++) {
+            float *y = &s->ple[(size_t)r * all + i];
+            *y = (*y + row[i] * by_row) * (float)M_SQRT1_2;
+        }
+    }
     return 0;
 }
 
@@ -498,10 +354,11 @@ static int draft_input(walk *wk, const aq_window *win, float *x, aq_err *err)
     aq_net *net = wk->net;
     const aq_blocks *b = net->blocks;
     uint32_t embd = net->model->info.n_embd;
-    float *both = take(wk->s, 2 * (size_t)embd, wk->n);
+    const aq_mat *own = &net->draft->m[AQ_W_DRAFT_EMBD];
+    float *both = aq_walk_take(wk->s, 2 * (size_t)embd, wk->n);
     for (uint32_t i = 0; i < wk->n; i++) {
         float *e = both + 2 * (size_t)i * embd;
-        int rc = embed_row(net, i, win->row[i].tok, e, err);
+        int rc = embed_row(net, own->data ? own : &net->embd, i, win->row[i].tok, e, err);
         if (rc < 0)
             return rc;
         b->norm(net->ctx, e, net->draft->v[AQ_W_E_NORM], 1, embd, net->model->eps, e);
@@ -522,8 +379,11 @@ static void draft_output(walk *wk, const aq_window *win, const float *x, float *
         if (win->row[i].flags & AQ_ROW_LOGITS)
             net->blocks->norm(net->ctx, x + (size_t)i * embd, net->draft->v[AQ_W_SH_HEAD_NORM], 1,
                               embd, net->model->eps, h + (size_t)n++ * embd);
-    if (n > 0 && logits)
-        net->blocks->matmul(net->ctx, &(aq_mul){&net->out, logits}, 1, h, n);
+    const aq_mat *own = &net->draft->m[AQ_W_DRAFT_HEAD], *head = own->data ? own : &net->out;
+    if (n > 0 && logits) {
+        net->blocks->matmul(net->ctx, &(aq_mul){head, logits}, 1, h, n);
+        finish_logits(net->model, logits, (size_t)n * head->rows);
+    }
     if (hidden)
         memcpy(hidden, h, (size_t)n * embd * sizeof(float));
 }
@@ -551,7 +411,7 @@ int aq_net_draft(void *w, void *state, const aq_window *win, float *logits, floa
     if (rc < 0)
         return rc;
     walk wk = {.net = net, .s = s, .store = s->draft, .row = win->row, .n = win->n_rows};
-    s->cs_rot = 0;
+    s->cs_for = NULL;
     s->taken = 0;
     rc = stopped(stop, net->model->info.n_layer, err);
     if (rc == 0)

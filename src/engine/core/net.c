@@ -30,16 +30,34 @@ static bool is_vector(int role)
 {
     switch (role) {
     case AQ_W_ATTN_NORM:
+    case AQ_W_O_BIAS:
     case AQ_W_Q_BIAS:
     case AQ_W_K_BIAS:
     case AQ_W_V_BIAS:
     case AQ_W_Q_NORM:
     case AQ_W_K_NORM:
+    case AQ_W_SINKS:
+    case AQ_W_POST_NORM:
+    case AQ_W_Q_A_NORM:
+    case AQ_W_KV_A_NORM:
     case AQ_W_CONV:
     case AQ_W_DT_BIAS:
     case AQ_W_A:
     case AQ_W_SSM_NORM:
     case AQ_W_FFN_NORM:
+    case AQ_W_FFN_POST_NORM:
+    case AQ_W_ROUTER_BIAS:
+    case AQ_W_ROUTER_NORM:
+    case AQ_W_SELECT_BIAS:
+    case AQ_W_EXP_SCALE:
+    case AQ_W_EXP_NORM:
+    case AQ_W_EXP_POST_NORM:
+    case AQ_W_DENSE_POST_NORM:
+    case AQ_W_EXP_GATE_BIAS:
+    case AQ_W_EXP_UP_BIAS:
+    case AQ_W_EXP_DOWN_BIAS:
+    case AQ_W_PLE_NORM:
+    case AQ_W_OUT_SCALE:
     case AQ_W_E_NORM:
     case AQ_W_H_NORM:
     case AQ_W_SH_HEAD_NORM:
@@ -52,6 +70,13 @@ static bool is_vector(int role)
 static bool is_expert(int role)
 {
     return role == AQ_W_EXP_GATE || role == AQ_W_EXP_UP || role == AQ_W_EXP_DOWN;
+}
+
+/* What an expert host holds: the experts' biases as well, whole. */
+static bool is_hosted(int role)
+{
+    return is_expert(role) || role == AQ_W_EXP_GATE_BIAS || role == AQ_W_EXP_UP_BIAS ||
+           role == AQ_W_EXP_DOWN_BIAS;
 }
 
 /* Experts of this place: [e0, e1) within the model's n. */
@@ -72,14 +97,14 @@ static uint64_t layer_load_bytes(const aq_model *m, const aq_place *place, const
 {
     uint64_t sum = 0;
     for (int r = 0; r < AQ_W_N; r++) {
-        if (l->w[r] < 0 || ((place->flags & AQ_PLACE_EXPERTS) && !is_expert(r)))
+        if (l->w[r] < 0 || ((place->flags & AQ_PLACE_EXPERTS) && !is_hosted(r)))
             continue;
-        const aq_tensor *t = &m->tensor[l->w[r]];
-        uint32_t e0 = 0, e1 = 1;
-        uint64_t n = mats_of(t);
+        uint32_t e0 = 0, e1;
+        uint64_t n = mats_of(&m->tensor[l->w[r]]);
+        e1 = (uint32_t)n;
         if (is_expert(r))
             expert_range(place, n, &e0, &e1);
-        sum += t->bytes / n * (e1 - e0);
+        sum += aq_role_bytes(m, l, (uint32_t)r) / n * (e1 - e0);
     }
     return sum;
 }
@@ -89,6 +114,12 @@ uint64_t aq_net_load_bytes(const aq_model *m, const aq_place *place, uint32_t l0
     uint64_t sum = 0;
     for (uint32_t l = l0; l < l1; l++)
         sum += layer_load_bytes(m, place, &m->layer[l]);
+    if (!(place->flags & AQ_PLACE_EXPERTS) && m->w_ple_embd >= 0 && l1 > l0) {
+        sum += m->tensor[m->w_ple_embd].bytes + m->tensor[m->w_ple_proj].bytes +
+               m->tensor[m->w_ple_norm].bytes;
+        if (!(place->flags & AQ_PLACE_ENDS))
+            sum += m->tensor[m->w_embd].bytes;
+    }
     if (!(place->flags & AQ_PLACE_ENDS))
         return sum;
     if (m->info.n_draft > 0)
@@ -106,22 +137,32 @@ typedef struct loader {
     aq_progress *progress;
 } loader;
 
-static int load_vector(loader *ld, int32_t tensor, float **ret, uint32_t *ret_n, aq_err *err)
+/* rows 0 = the whole tensor, else values [row0, row0 + rows). */
+static int load_vector(loader *ld, int32_t tensor, uint32_t row0, uint32_t rows, float **ret,
+                       uint32_t *ret_n, aq_err *err)
 {
     const aq_tensor *t = &ld->net->model->tensor[tensor];
-    uint64_t n = t->ne[0] * AQ_MAX(t->ne[1], 1) * mats_of(t);
+    uint64_t n = t->ne[0] * AQ_MAX(t->ne[1], 1) * mats_of(t), off = 0, bytes = t->bytes;
     if (!t->type->dequant)
         return aq_fail(err, AQ_E_UNSUPPORTED, "%.*s: storage type %s is not supported",
                        (int)t->name.n, t->name.p, t->type->name);
     if (n == 0 || n > UINT32_MAX)
         return aq_fail(err, AQ_E_LIMIT, "%.*s: %" PRIu64 " values are out of range", (int)t->name.n,
                        t->name.p, n);
-    AQ_AUTOFREE void *raw = malloc(t->bytes);
+    if (rows && t->type->block_vals != 1)
+        return aq_fail(err, AQ_E_UNSUPPORTED, "%.*s: part of a vector stored as %s", (int)t->name.n,
+                       t->name.p, t->type->name);
+    if (rows) {
+        n = rows;
+        off = (uint64_t)row0 * t->type->block_bytes;
+        bytes = (uint64_t)rows * t->type->block_bytes;
+    }
+    AQ_AUTOFREE void *raw = malloc(bytes);
     AQ_AUTOFREE float *v = malloc(n * sizeof(*v));
     if (!raw || !v)
         return aq_fail(err, AQ_E_NOMEM, "%.*s: out of memory", (int)t->name.n, t->name.p);
     aq_mat_src s = {.src = ld->src, .t = t, .tensor = (uint32_t)tensor, .progress = ld->progress};
-    int rc = aq_mat_read(&s, 0, raw, t->bytes, err);
+    int rc = aq_mat_read(&s, off, raw, bytes, err);
     if (rc < 0)
         return rc;
     t->type->dequant(raw, v, n);
@@ -132,20 +173,26 @@ static int load_vector(loader *ld, int32_t tensor, float **ret, uint32_t *ret_n,
     return 0;
 }
 
-static int load_matrix(loader *ld, int32_t tensor, bool expert, aq_mat *ret, aq_err *err)
+enum { ONE, STACK, EXPERTS };
+static int load_matrix(loader *ld, int32_t tensor, int kind, uint32_t row0, uint32_t part,
+                       aq_mat *ret, aq_err *err)
 {
     const aq_tensor *t = &ld->net->model->tensor[tensor];
     uint32_t e0 = 0, e1 = 1;
     uint64_t rows = AQ_MAX(t->ne[1], 1), n = mats_of(t);
-    if (expert)
+    if (kind == EXPERTS)
         expert_range(ld->place, n, &e0, &e1);
-    if (t->ne[0] > UINT32_MAX || rows > UINT32_MAX || e0 >= e1 || e1 > n || (!expert && n != 1))
+    if (kind == STACK)
+        e1 = (uint32_t)n;
+    if (t->ne[0] > UINT32_MAX || rows > UINT32_MAX || e0 >= e1 || e1 > n || (kind == ONE && n != 1))
         return aq_fail(err, AQ_E_INVAL, "%.*s: experts [%u, %u) of %" PRIu64 " cannot be held here",
                        (int)t->name.n, t->name.p, e0, e1, n);
     aq_mat_src s = {.src = ld->src,
                     .t = t,
                     .tensor = (uint32_t)tensor,
-                    .rows = (uint32_t)rows,
+                    .rows = part ? part : (uint32_t)rows,
+                    .row0 = row0,
+                    .t_rows = (uint32_t)rows,
                     .cols = (uint32_t)t->ne[0],
                     .e0 = e0,
                     .n_mat = e1 - e0,
@@ -163,15 +210,21 @@ static int load_layer(loader *ld, uint32_t l, aq_net_layer *nl, aq_err *err)
 {
     const aq_layer *d = &ld->net->model->layer[l];
     nl->d = d;
-    if ((d->mixer != AQ_MIX_ATTN && d->mixer != AQ_MIX_DELTA) ||
-        (d->ffn != AQ_FFN_DENSE && d->ffn != AQ_FFN_MOE))
+    if (d->mixer < AQ_MIX_ATTN || d->mixer > AQ_MIX_DELTA || d->ffn < AQ_FFN_DENSE ||
+        d->ffn > AQ_FFN_BOTH)
         return aq_fail(err, AQ_E_UNSUPPORTED,
                        "layer %u is of a kind that this backend does not compute", l);
+    if (d->kv_back > l - ld->net->l0)
+        return aq_fail(err, AQ_E_INVAL,
+                       "layer %u reads what layer %u keeps, so they cannot be parted", l,
+                       l - d->kv_back);
     for (int r = 0; r < AQ_W_N; r++) {
-        if (d->w[r] < 0 || ((ld->place->flags & AQ_PLACE_EXPERTS) && !is_expert(r)))
+        if (d->w[r] < 0 || ((ld->place->flags & AQ_PLACE_EXPERTS) && !is_hosted(r)))
             continue;
-        int rc = is_vector(r) ? load_vector(ld, d->w[r], &nl->v[r], &nl->n_v[r], err)
-                              : load_matrix(ld, d->w[r], is_expert(r), &nl->m[r], err);
+        int kind = is_expert(r) ? EXPERTS : r == AQ_W_K_B || r == AQ_W_V_B ? STACK : ONE;
+        int rc = is_vector(r)
+                     ? load_vector(ld, d->w[r], d->row0[r], d->rows[r], &nl->v[r], &nl->n_v[r], err)
+                     : load_matrix(ld, d->w[r], kind, d->row0[r], d->rows[r], &nl->m[r], err);
         if (rc < 0)
             return rc;
     }
@@ -182,16 +235,16 @@ static int load_ends(loader *ld, aq_err *err)
 {
     aq_net *net = ld->net;
     const aq_model *m = net->model;
-    int rc = load_matrix(ld, m->w_embd, false, &net->embd, err);
+    int rc = net->embd.data ? 0 : load_matrix(ld, m->w_embd, ONE, 0, 0, &net->embd, err);
     if (rc < 0)
         return rc;
-    rc = load_vector(ld, m->w_out_norm, &net->out_norm, NULL, err);
+    rc = load_vector(ld, m->w_out_norm, 0, 0, &net->out_norm, NULL, err);
     if (rc < 0)
         return rc;
     net->tied = m->w_out == m->w_embd;
     if (net->tied)
         net->out = net->embd;
-    else if ((rc = load_matrix(ld, m->w_out, false, &net->out, err)) < 0)
+    else if ((rc = load_matrix(ld, m->w_out, ONE, 0, 0, &net->out, err)) < 0)
         return rc;
     if (m->info.n_draft == 0)
         return 0;
@@ -199,6 +252,33 @@ static int load_ends(loader *ld, aq_err *err)
     if (!net->draft)
         return aq_fail(err, AQ_E_NOMEM, "draft layer: out of memory");
     return load_layer(ld, m->info.n_layer, net->draft, err);
+}
+
+/* Per-layer embeddings: their inputs are made where the layers are, from the token and its embedding. */
+static int load_ple(loader *ld, aq_err *err)
+{
+    aq_net *net = ld->net;
+    const aq_model *m = net->model;
+    int rc;
+    if ((rc = load_matrix(ld, m->w_embd, ONE, 0, 0, &net->embd, err)) < 0 ||
+        (rc = load_matrix(ld, m->w_ple_embd, ONE, 0, 0, &net->ple_embd, err)) < 0 ||
+        (rc = load_matrix(ld, m->w_ple_proj, ONE, 0, 0, &net->ple_proj, err)) < 0 ||
+        (rc = load_vector(ld, m->w_ple_norm, 0, 0, &net->ple_norm, NULL, err)) < 0)
+        return rc;
+    return 0;
+}
+
+static int new_ones(aq_net *net, aq_err *err)
+{
+    uint32_t n = net->model->info.n_embd;
+    for (uint32_t l = 0; l < net->model->info.n_layer; l++)
+        n = AQ_MAX(n, net->model->layer[l].d_v);
+    net->ones = malloc(n * sizeof(*net->ones));
+    if (!net->ones)
+        return aq_fail(err, AQ_E_NOMEM, "weights: out of memory");
+    for (uint32_t i = 0; i < n; i++)
+        net->ones[i] = 1;
+    return 0;
 }
 
 AQ_CLEANUP_FUNC(void *, aq_net_drop)
@@ -226,10 +306,15 @@ int aq_net_load(const aq_blocks *blocks, aq_rt *rt, const aq_model *m, const aq_
         return rc;
     loader ld = {.net = net, .src = src, .place = place, .progress = progress};
     if (m->w_rope_freqs >= 0 && !(place->flags & AQ_PLACE_EXPERTS)) {
-        rc = load_vector(&ld, m->w_rope_freqs, &net->rope_freqs, &net->n_rope_freqs, err);
+        rc = load_vector(&ld, m->w_rope_freqs, 0, 0, &net->rope_freqs, &net->n_rope_freqs, err);
         if (rc < 0)
             return rc;
     }
+    if ((rc = new_ones(net, err)) < 0)
+        return rc;
+    if (m->w_ple_embd >= 0 && l1 > l0 && !(place->flags & AQ_PLACE_EXPERTS) &&
+        (rc = load_ple(&ld, err)) < 0)
+        return rc;
     for (uint32_t l = l0; l < l1; l++)
         if ((rc = load_layer(&ld, l, &net->layer[l - l0], err)) < 0)
             return rc;
@@ -262,6 +347,12 @@ void aq_net_drop(void *w)
         net->blocks->mat_drop(net->ctx, &net->embd);
     if (net->out.data && !net->tied)
         net->blocks->mat_drop(net->ctx, &net->out);
+    if (net->ple_embd.data)
+        net->blocks->mat_drop(net->ctx, &net->ple_embd);
+    if (net->ple_proj.data)
+        net->blocks->mat_drop(net->ctx, &net->ple_proj);
+    free(net->ple_norm);
+    free(net->ones);
     free(net->out_norm);
     free(net->rope_freqs);
     free(net->layer);

@@ -66,7 +66,10 @@ static int ref_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err
     m->data = aligned_alloc(64, (m->bytes + 63) / 64 * 64);
     if (!m->data)
         return aq_fail(err, AQ_E_NOMEM, "%zu bytes of weights: out of memory", m->bytes);
-    int rc = aq_mat_read(src, (uint64_t)one * m->e0, m->data, m->bytes, err);
+    int rc = 0;
+    for (uint32_t e = 0; rc == 0 && e < m->n_mat; e++)
+        rc = aq_mat_read(src, aq_mat_src_row(src, e, 0) * row_bytes(m),
+                         (uint8_t *)m->data + e * one, one, err);
     if (rc < 0) {
         free(m->data);
         m->data = NULL;
@@ -127,7 +130,8 @@ static void mul_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     const mul_job *j = ctx;
     const aq_mat *m = j->mul->m;
     uint32_t i0 = chunk * CHUNK_ROWS, i1 = AQ_MIN(i0 + CHUNK_ROWS, m->rows);
-    product(m, 0, i0, i1, j->x, j->n, j->r->row + worker * j->r->wide, j->mul->y, m->rows);
+    product(m, j->mul->mat, i0, i1, j->x, j->n, j->r->row + worker * j->r->wide, j->mul->y,
+            m->rows);
 }
 
 static void ref_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x, uint32_t n)
@@ -141,35 +145,44 @@ static void ref_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float
 
 typedef struct exp_job {
     ref *r;
-    const aq_mat *gate, *up, *down;
+    const aq_experts *ex;
     const aq_expert_job *job;
 } exp_job;
+
+static void add_bias(float *y, const float *bias, int32_t e, uint32_t n)
+{
+    for (uint32_t i = 0; bias && i < n; i++)
+        y[i] += bias[(size_t)e * n + i];
+}
 
 /* One slot of one row. */
 static void exp_chunk(void *ctx, uint32_t slot, uint32_t worker)
 {
     const exp_job *j = ctx;
     int32_t e = j->job->expert[slot];
-    uint32_t ff = j->gate->rows, embd = j->down->rows;
+    const aq_mat *gate = j->ex->gate, *up = j->ex->up, *down = j->ex->down;
+    uint32_t ff = gate->rows, embd = down->rows;
     if (e < 0)
         return;
     float *row = j->r->row + worker * j->r->wide, *g = j->r->mid + worker * 2 * j->r->ff,
           *u = g + ff;
-    const float *x = j->job->x + (size_t)(slot / j->job->k) * j->gate->cols;
+    const float *x = j->job->x + (size_t)(slot / j->job->k) * gate->cols;
     float *y = j->job->y + (size_t)slot * embd;
-    product(j->gate, (uint32_t)e - j->gate->e0, 0, ff, x, 1, row, g, 0);
-    product(j->up, (uint32_t)e - j->up->e0, 0, ff, x, 1, row, u, 0);
-    aq_scalar_swiglu(NULL, g, u, ff, g);
-    product(j->down, (uint32_t)e - j->down->e0, 0, embd, g, 1, row, y, 0);
+    product(gate, (uint32_t)e - gate->e0, 0, ff, x, 1, row, g, 0);
+    product(up, (uint32_t)e - up->e0, 0, ff, x, 1, row, u, 0);
+    add_bias(g, j->ex->gate_bias, e, ff);
+    add_bias(u, j->ex->up_bias, e, ff);
+    aq_scalar_glu(NULL, j->ex->act, g, u, ff, g);
+    product(down, (uint32_t)e - down->e0, 0, embd, g, 1, row, y, 0);
+    add_bias(y, j->ex->down_bias, e, embd);
     for (uint32_t i = 0; i < embd; i++)
         y[i] *= j->job->w[slot];
 }
 
-static void ref_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down,
-                        const aq_expert_job *job)
+static void ref_experts(void *ctx, const aq_experts *ex, const aq_expert_job *job)
 {
     ref *r = ctx;
-    exp_job j = {.r = r, .gate = gate, .up = up, .down = down, .job = job};
+    exp_job j = {.r = r, .ex = ex, .job = job};
     aq_pool_run(r->rt->pool, exp_chunk, &j, job->n_rows * job->k);
 }
 
@@ -186,7 +199,7 @@ static const aq_blocks ref_blocks = {
     .rope = aq_scalar_rope,
     .kv_put = aq_scalar_kv_put,
     .attend = aq_scalar_attend,
-    .swiglu = aq_scalar_swiglu,
+    .glu = aq_scalar_glu,
     .delta = aq_scalar_delta,
 };
 

@@ -59,7 +59,8 @@ void aq_scalar_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n_
             size_t row = (size_t)(run[r].row0 + j) * kv->n_kv;
             for (uint32_t h = 0; h < kv->n_kv; h++) {
                 put_vals(kv->type, aq_kv_k(kv, page, h, tok), k + (row + h) * kv->d_k, kv->d_k);
-                put_vals(kv->type, aq_kv_v(kv, page, h, tok), v + (row + h) * kv->d_v, kv->d_v);
+                if (v)
+                    put_vals(kv->type, aq_kv_v(kv, page, h, tok), v + (row + h) * kv->d_v, kv->d_v);
             }
         }
 }
@@ -71,12 +72,12 @@ static float kv_val(const aq_kv *kv, const void *p, uint32_t i)
 
 /* One head of one row: one pass over the entries, what is summed so far shrinks when a larger score comes. */
 static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page, uint32_t lo,
-                        uint32_t hi, uint32_t g, const float *q, float *out)
+                        uint32_t hi, uint32_t g, const float *q, const float *sink, float *out)
 {
     double acc[512];
     for (uint32_t v0 = 0; v0 < kv->d_v; v0 += AQ_LEN(acc)) { /* a slice of the values at a time */
         uint32_t nv = AQ_MIN(kv->d_v - v0, (uint32_t)AQ_LEN(acc));
-        double top = -INFINITY, sum = 0;
+        double top = sink ? *sink : -INFINITY, sum = sink ? 1 : 0;
         memset(acc, 0, sizeof(acc));
         for (uint32_t t = lo; t < hi; t++) {
             const void *k = aq_kv_k(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK),
@@ -103,7 +104,7 @@ static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page
 }
 
 void aq_scalar_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run,
-                      uint32_t n_run, const float *q, float *out)
+                      uint32_t n_run, const float *q, const float *sinks, float *out)
 {
     uint32_t group = d->n_head / kv->n_kv;
     for (uint32_t r = 0; r < n_run; r++)
@@ -112,14 +113,33 @@ void aq_scalar_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_ru
             size_t row = (size_t)(run[r].row0 + j) * d->n_head;
             for (uint32_t h = 0; h < d->n_head; h++)
                 attend_head(d, kv, run[r].page, lo, hi, h / group, q + (row + h) * kv->d_k,
-                            out + (row + h) * kv->d_v);
+                            sinks ? sinks + h : NULL, out + (row + h) * kv->d_v);
         }
 }
 
-void aq_scalar_swiglu(void *ctx, const float *gate, const float *up, size_t n, float *y)
+/* ggml, and so every published figure of these models, takes GELU from a table over halves: within ±10 its input and output are
+ * rounded to f16. Rounding in the same way brings logits from 1e-3 to 2e-4 of it (relative RMS); the rest is values that round apart. */
+static float gelu(float x)
+{
+    if (!(x > -10 && x < 10))
+        return x <= -10 ? 0 : x;
+    double v = aq_f16_to_f32(aq_f32_to_f16(x));
+    double t = 0.79788456080286535588 * v * (1 + 0.044715 * v * v); /* √(2/π) */
+    return aq_f16_to_f32(aq_f32_to_f16((float)(0.5 * v * (1 + tanh(t)))));
+}
+
+static float oai(float gate, float up)
+{
+    double g = AQ_MIN(gate, 7.0f), u = AQ_MAX(AQ_MIN(up, 7.0f), -7.0f);
+    return (float)(g / (1 + exp(-1.702 * g)) * (u + 1));
+}
+
+void aq_scalar_glu(void *ctx, int act, const float *gate, const float *up, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i++)
-        y[i] = silu(gate[i]) * up[i];
+        y[i] = act == AQ_ACT_OAI    ? oai(gate[i], up[i])
+               : act == AQ_ACT_GELU ? gelu(gate[i]) * up[i]
+                                    : silu(gate[i]) * up[i];
 }
 
 /* S ← e^g S; r = β (v − Sᵀk); S ← S + k rᵀ; o = Sᵀq, per head. */

@@ -3,8 +3,8 @@
  *
  *   submit: check, copy into a free slot                          (the owner's thread)
  *   work:   oldest slot -> operations -> forward -> aq_stage_done (the owner's thread)
- *   cancel: mark the slots that hold rows of this seq alone; the one being computed stops
- *           at its next layer                                     (any thread)
+ *   cancel: mark the slots that hold rows of this seq; the one being computed stops at its
+ *           next layer                                            (any thread)
  *
  * The owner's thread is the engine's step thread, or a worker's loop.
  *
@@ -188,10 +188,10 @@ static void mark(local *l, uint32_t seq, bool all)
     pthread_mutex_lock(&l->mu);
     for (uint32_t i = 0; i < l->n; i++) {
         slot *s = &l->slot[(l->head + i) % LOCAL_INFLIGHT];
-        bool alone = s->win.n_rows > 0;
-        for (uint32_t k = 0; !all && alone && k < s->win.n_rows; k++)
-            alone = s->win.row[k].seq == seq;
-        if (!alone)
+        bool named = all && s->win.n_rows;
+        for (uint32_t k = 0; !named && k < s->win.n_rows; k++)
+            named = s->win.row[k].seq == seq;
+        if (!named)
             continue;
         s->cancelled = true;
         if (i == 0)

@@ -13,17 +13,17 @@ typedef struct attn_job {
     const aq_kv *kv;
     const aq_run *run;
     uint32_t n_run;
-    const float *q;
+    const float *q, *sinks;
     float *out;
 } attn_job;
 
 static void one_head(const attn_job *j, const aq_run *run, uint32_t kv_head, uint32_t first,
-                     uint32_t end, const float *q, float *o)
+                     uint32_t end, const float *q, const float *sink, float *o)
 {
     const aq_isa *isa = j->c->isa;
     const aq_kv *kv = j->kv;
     bool f16 = kv->type == AQ_KV_F16;
-    float max = -INFINITY, sum = 0, s[AQ_ATTN_TOK];
+    float max = sink ? *sink : -INFINITY, sum = sink ? 1 : 0, s[AQ_ATTN_TOK];
     memset(o, 0, kv->d_v * sizeof *o);
     for (uint32_t t = first; t < end;) {
         uint32_t n = AQ_MIN(end, (t / AQ_ATTN_TOK + 1) * AQ_ATTN_TOK) -
@@ -54,14 +54,16 @@ static void attn_piece(void *ctx, uint32_t piece, uint32_t worker)
     uint32_t end = run->kv0 + row + 1, first = d->window && end > d->window ? end - d->window : 0;
     size_t at = ((size_t)run->row0 + row) * d->n_head;
     for (uint32_t h = kv_head * group; h < (kv_head + 1) * group; h++)
-        one_head(j, run, kv_head, first, end, j->q + (at + h) * d->d_k, j->out + (at + h) * d->d_v);
+        one_head(j, run, kv_head, first, end, j->q + (at + h) * d->d_k,
+                 j->sinks ? j->sinks + h : NULL, j->out + (at + h) * d->d_v);
 }
 
 void aq_cpu_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run, uint32_t n_run,
-                   const float *q, float *out)
+                   const float *q, const float *sinks, float *out)
 {
     const aq_cpu *c = ctx;
-    attn_job j = {.c = c, .d = d, .kv = kv, .run = run, .n_run = n_run, .q = q, .out = out};
+    attn_job j = {
+        .c = c, .d = d, .kv = kv, .run = run, .n_run = n_run, .q = q, .sinks = sinks, .out = out};
     uint32_t rows = 0;
     uint64_t entries = 0; /* at most; a window sees fewer */
     for (uint32_t r = 0; r < n_run; r++) {

@@ -118,7 +118,7 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     c->wide = (uint32_t)wide;
     for (uint32_t l = 0; l < m->info.n_layer + m->info.n_draft; l++) {
         const aq_layer *d = &m->layer[l];
-        if (d->ffn != AQ_FFN_MOE)
+        if (!d->n_exp)
             continue;
         c->wide_exp = AQ_MAX(c->wide_exp, d->n_ff_exp);
         c->n_used = AQ_MAX(c->n_used, d->n_used);
@@ -162,8 +162,7 @@ static int cpu_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err
     for (uint32_t e = 0; e < m->n_mat; e++)
         for (uint32_t r0 = 0; r0 < m->rows; r0 += batch) {
             uint32_t n = AQ_MIN(batch, m->rows - r0);
-            int rc =
-                aq_mat_read(src, (((uint64_t)m->e0 + e) * m->rows + r0) * row, stage, n * row, err);
+            int rc = aq_mat_read(src, aq_mat_src_row(src, e, r0) * row, stage, n * row, err);
             if (rc < 0)
                 return rc;
             uint8_t *t = data + e * aq_mat_tiles_bytes(m) + r0 / AQ_TILE * tile;
@@ -219,6 +218,7 @@ static void cpu_norm(void *ctx, const float *x, const float *w, uint32_t n, uint
 
 typedef struct glu_job {
     const aq_isa *isa;
+    int act;
     const float *gate, *up;
     float *y;
     size_t n;
@@ -228,13 +228,13 @@ static void glu_piece(void *ctx, uint32_t piece, uint32_t worker)
 {
     const glu_job *j = ctx;
     size_t at = (size_t)piece * PAR_F32;
-    j->isa->swiglu(j->gate + at, j->up + at, AQ_MIN(j->n - at, PAR_F32), j->y + at);
+    aq_cpu_glu(j->isa, j->act, j->gate + at, j->up + at, AQ_MIN(j->n - at, PAR_F32), j->y + at);
 }
 
-static void cpu_swiglu(void *ctx, const float *gate, const float *up, size_t n, float *y)
+static void cpu_glu(void *ctx, int act, const float *gate, const float *up, size_t n, float *y)
 {
     const aq_cpu *c = ctx;
-    glu_job j = {.isa = c->isa, .gate = gate, .up = up, .y = y, .n = n};
+    glu_job j = {.isa = c->isa, .act = act, .gate = gate, .up = up, .y = y, .n = n};
     aq_pool_run(c->rt->pool, glu_piece, &j, (uint32_t)((n + PAR_F32 - 1) / PAR_F32));
 }
 
@@ -253,8 +253,9 @@ static void cpu_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n
             for (uint32_t h = 0; h < kv->n_kv; h++) {
                 c->isa->to_f16(k + (row * kv->n_kv + h) * kv->d_k, kv->d_k,
                                aq_kv_k(kv, page, h, at));
-                c->isa->to_f16(v + (row * kv->n_kv + h) * kv->d_v, kv->d_v,
-                               aq_kv_v(kv, page, h, at));
+                if (v)
+                    c->isa->to_f16(v + (row * kv->n_kv + h) * kv->d_v, kv->d_v,
+                                   aq_kv_v(kv, page, h, at));
             }
         }
 }
@@ -273,7 +274,7 @@ static const aq_blocks cpu_blocks = {
     .rope = aq_scalar_rope,
     .kv_put = cpu_kv_put,
     .attend = aq_cpu_attend,
-    .swiglu = cpu_swiglu,
+    .glu = cpu_glu,
     .delta = aq_scalar_delta,
 };
 

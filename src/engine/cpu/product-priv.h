@@ -57,10 +57,19 @@ static inline void aq_cpu_share(const aq_cpu *c, aq_pool_fn fn, void *ctx, uint3
 
 int aq_cpu_reserve(void *ctx, uint32_t max_rows, aq_err *) AQ_MUST;
 void aq_cpu_matmul(void *ctx, const aq_mul *, uint32_t n_mul, const float *x, uint32_t n);
-void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down,
-                    const aq_expert_job *);
+void aq_cpu_experts(void *ctx, const aq_experts *, const aq_expert_job *);
 void aq_cpu_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
-                   const float *q, float *out);
+                   const float *q, const float *sinks, float *out);
+
+/** act(gate, up): silu by the path's kernel, the others by the scalar form. */
+static inline void aq_cpu_glu(const aq_isa *isa, int act, const float *gate, const float *up,
+                              size_t n, float *y)
+{
+    if (act == AQ_ACT_SILU)
+        isa->swiglu(gate, up, n, y);
+    else
+        aq_scalar_glu(NULL, act, gate, up, n, y);
+}
 
 /** Bytes of one of the matrices of m as tiles. */
 static inline size_t aq_mat_tiles_bytes(const aq_mat *m)

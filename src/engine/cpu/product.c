@@ -42,21 +42,34 @@ void aq_acts_clear(aq_acts *a)
 typedef struct prep_job {
     aq_cpu *c;
     aq_acts *a;
-    const float *x; /* [n][stride]; with up: gate, of which silu(gate) ⊙ up is made in place */
-    float *gate;
-    const float *up;
+    const float *x; /* [n][stride]; with up: gate, of which act(gate, up) is made in place */
+    float *gate, *up;
+    const aq_experts *ex; /* with up: activation and biases; row i is slot order[i] */
+    const int32_t *expert;
+    const uint32_t *order;
     size_t stride;
     uint32_t k;
     bool quant;
 } prep_job;
+
+static void add_bias(float *y, const float *bias, int32_t expert, uint32_t n)
+{
+    for (uint32_t i = 0; bias && i < n; i++)
+        y[i] += bias[(size_t)expert * n + i];
+}
 
 static void prep_row(void *ctx, uint32_t i, uint32_t worker)
 {
     const prep_job *j = ctx;
     aq_acts *a = j->a;
     const float *x = j->x + i * j->stride;
-    if (j->up)
-        j->c->isa->swiglu(x, j->up + i * j->stride, j->k, j->gate + i * j->stride);
+    if (j->up) {
+        float *gate = j->gate + i * j->stride, *up = j->up + i * j->stride;
+        int32_t e = j->expert[j->order[i]];
+        add_bias(gate, j->ex->gate_bias, e, j->k);
+        add_bias(up, j->ex->up_bias, e, j->k);
+        aq_cpu_glu(j->c->isa, j->ex->act, gate, up, j->k, gate);
+    }
     size_t at = (size_t)i * a->wide;
     a->in[i] = (aq_row_in){x, a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16};
     if (j->quant)
@@ -168,7 +181,7 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
     uint32_t k = n_mul ? mul[0].m->cols : 0, all = 0;
     bool quant = false;
     for (uint32_t i = 0; i < n_mul; i++) {
-        j.p[i] = product_of(mul[i].m, 0);
+        j.p[i] = product_of(mul[i].m, mul[i].mat);
         quant = quant || (!aq_layout_is_float(j.p[i].layout) && !c->rt->f32_acts);
         all += j.p[i].n_tile;
     }
@@ -254,10 +267,20 @@ static uint32_t sort_slots(aq_cpu *c, const aq_mat *m, const int32_t *expert, ui
     return n_active;
 }
 
-void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_mat *down,
-                    const aq_expert_job *job)
+/* The bias of an expert's output, weighted as the output was. */
+static void down_biases(const aq_experts *ex, const int32_t *expert, const float *w, uint32_t n,
+                        float *y)
+{
+    uint32_t embd = ex->down->rows;
+    for (uint32_t s = 0; ex->down_bias && s < n; s++)
+        for (uint32_t i = 0; expert[s] >= 0 && i < embd; i++)
+            y[(size_t)s * embd + i] += w[s] * ex->down_bias[(size_t)expert[s] * embd + i];
+}
+
+void aq_cpu_experts(void *ctx, const aq_experts *ex, const aq_expert_job *job)
 {
     aq_cpu *c = ctx;
+    const aq_mat *gate = ex->gate, *up = ex->up, *down = ex->down;
     uint32_t k = job->k, embd = gate->cols, ff = gate->rows;
     bool round = !c->rt->f32_acts;
     exp_job in = {
@@ -290,6 +313,9 @@ void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_ma
                         .x = g,
                         .gate = g,
                         .up = u,
+                        .ex = ex,
+                        .expert = job->expert + (size_t)r0 * k,
+                        .order = c->order,
                         .stride = ff,
                         .k = ff,
                         .quant = round && !aq_layout_is_float(out.p[0].layout)};
@@ -300,5 +326,6 @@ void aq_cpu_experts(void *ctx, const aq_mat *gate, const aq_mat *up, const aq_ma
         out.p[0].y = job->y + (size_t)r0 * k * down->rows;
         out.p[0].stride = down->rows;
         run_experts(c, &out, n_active, n_slot);
+        down_biases(ex, job->expert + (size_t)r0 * k, out.p[0].w, rows * k, out.p[0].y);
     }
 }

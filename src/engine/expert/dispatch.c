@@ -41,7 +41,8 @@ static int run_own(aq_net *net, const aq_expert_job *job, aq_err *err)
         if (job->expert[i] >= 0 &&
             ((uint32_t)job->expert[i] < m->e0 || (uint32_t)job->expert[i] - m->e0 >= m->n_mat))
             return nobody(job->layer, job->expert[i], err);
-    net->blocks->experts(net->ctx, m, &nl->m[AQ_W_EXP_UP], &nl->m[AQ_W_EXP_DOWN], job);
+    aq_experts ex = aq_net_layer_experts(nl);
+    net->blocks->experts(net->ctx, &ex, job);
     return 0;
 }
 

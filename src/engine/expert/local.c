@@ -44,7 +44,8 @@ static int begin(void *self, const aq_expert_job *job, uint64_t *ret_ticket, aq_
         if (!parts)
             return aq_fail(err, AQ_E_NOMEM, "experts of %u rows: out of memory", job->n_rows);
     }
-    net->blocks->experts(net->ctx, m, &nl->m[AQ_W_EXP_UP], &nl->m[AQ_W_EXP_DOWN], &own);
+    aq_experts ex = aq_net_layer_experts(nl);
+    net->blocks->experts(net->ctx, &ex, &own);
     if (!job->parts)
         aq_parts_add(parts, job->expert, job->n_rows, job->k, embd, job->y);
     *ret_ticket = ++h->ticket;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qwen35: three layers of gated delta net, then one of gated attention (or as attention.recurrent_layers says); dense SwiGLU behind
- * post_attention_norm. The attention's q rows hold per head [q | gate]. Its rope is interleaved over sections, which for text (all
+ * post_attention_norm; qwen35moe: a softmax router, renormalised, and a shared expert behind a gate. The attention's q rows hold per head [q | gate]. Its rope is interleaved over sections, which for text (all
  * position components equal) is NEOX over the first n_rot values. The draft (MTP) layers are last: eh_proj over
  * [norm(embedding) ; norm(hidden)], then an attention layer like the others. */
 #include <stdio.h>
@@ -57,20 +57,6 @@ static int fill_delta(aq_model *m, const aq_hp *hp, const delta *d, uint32_t i, 
     return 0;
 }
 
-static int fill_draft(aq_model *m, const aq_hp *hp, uint32_t i, aq_err *err)
-{
-    uint64_t E = hp->n_embd;
-    int rc;
-    if ((rc = aq_bind_layer(m, i, AQ_W_EH_PROJ, "nextn.eh_proj.weight", true, 2 * E, E, 1, err)) <
-            0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_E_NORM, "nextn.enorm.weight", true, E, 1, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_H_NORM, "nextn.hnorm.weight", true, E, 1, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_SH_HEAD_NORM, "nextn.shared_head_norm.weight", true, E, 1, 1,
-                            err)) < 0)
-        return rc;
-    return 0;
-}
-
 /** Which layers are recurrent: an array of yes and no, else all but every full_attention_interval-th. */
 static int get_recurrent(const aq_model *m, const aq_hp *hp, uint32_t *ret, aq_err *err)
 {
@@ -96,21 +82,26 @@ static int fill(aq_model *m, aq_err *err)
     aq_hp hp;
     delta d;
     uint32_t recurrent[AQ_LAYERS_MAX];
+    bool moe = !strcmp(m->info.arch, "qwen35moe");
     int rc;
     if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = get_delta(m, &d, err)) < 0 ||
-        (rc = get_recurrent(m, &hp, recurrent, err)) < 0)
+        (rc = get_recurrent(m, &hp, recurrent, err)) < 0 ||
+        (moe && (rc = aq_fill_moe_keys(m, &hp, err)) < 0))
         return rc;
     for (uint32_t i = 0; i < hp.n_all; i++) {
+        static const char norm[] = "post_attention_norm.weight";
         bool draft = i >= m->info.n_layer;
         if (recurrent[i] && !draft)
             rc = fill_delta(m, &hp, &d, i, err);
         else
             rc = aq_fill_attn(m, &hp, i, AQ_ROPE_NEOX, AQ_FILL_QK_NORM | AQ_FILL_GATED, err);
-        if (rc < 0 || (rc = aq_fill_dense(m, &hp, i, "post_attention_norm.weight", err)) < 0 ||
-            (draft && (rc = fill_draft(m, &hp, i, err)) < 0))
+        if (rc >= 0)
+            rc = moe ? aq_fill_moe(m, &hp, i, norm, err) : aq_fill_dense(m, &hp, i, norm, err);
+        if (rc < 0 || (draft && (rc = aq_fill_draft(m, &hp, i, err)) < 0))
             return rc;
     }
     return 0;
 }
 
 const aq_arch aq_arch_qwen35 = {"qwen35", fill};
+const aq_arch aq_arch_qwen35moe = {"qwen35moe", fill};

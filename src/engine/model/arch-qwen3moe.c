@@ -9,8 +9,6 @@ static int fill(aq_model *m, aq_err *err)
     int rc = aq_fill_start(m, &hp, err);
     if (rc < 0 || (rc = aq_fill_moe_keys(m, &hp, err)) < 0)
         return rc;
-    m->info.n_expert = hp.n_exp;
-    m->info.n_expert_used = hp.n_used;
     for (uint32_t i = 0; i < hp.n_all; i++)
         if ((rc = aq_fill_attn(m, &hp, i, AQ_ROPE_NEOX, AQ_FILL_QK_NORM, err)) < 0 ||
             (rc = aq_fill_moe(m, &hp, i, "ffn_norm.weight", err)) < 0)

@@ -6,7 +6,10 @@
 
 #include "arch-priv.h"
 
-const aq_arch *const aq_archs[] = {&aq_arch_llama, &aq_arch_qwen3moe, &aq_arch_qwen35, NULL};
+const aq_arch *const aq_archs[] = {
+    &aq_arch_llama,      &aq_arch_qwen2,  &aq_arch_qwen3,     &aq_arch_qwen3moe,   &aq_arch_olmoe,
+    &aq_arch_granitemoe, &aq_arch_qwen35, &aq_arch_qwen35moe, &aq_arch_glm4moe,    &aq_arch_gpt_oss,
+    &aq_arch_gemma3,     &aq_arch_gemma4, &aq_arch_deepseek2, &aq_arch_minimax_m2, NULL};
 
 #define KEY_BYTES 128
 static const char *arch_key(const aq_model *m, const char *name, char buf[KEY_BYTES])
@@ -106,21 +109,98 @@ int aq_bind_layer(aq_model *m, uint32_t layer, uint32_t w, const char *name, boo
     return aq_bind(m, full, required, ne0, ne1, ne2, &m->layer[layer].w[w], err);
 }
 
-/** A scaling of rope that the descriptors cannot say is refused, not ignored. */
-static int check_rope_scaling(const aq_model *m, aq_err *err)
+bool aq_has_layer(const aq_model *m, uint32_t layer, const char *name)
 {
-    char key[KEY_BYTES], show[AQ_SHOW_BYTES];
-    aq_str type;
-    int rc = aq_gguf_str(m->gguf, arch_key(m, "rope.scaling.type", key), &type, err);
-    if (rc <= 0 || (type.n == 4 && !memcmp(type.p, "none", 4)))
-        return rc;
-    float factor = 1;
-    if ((rc = aq_arch_f32(m, "rope.scaling.factor", &factor, err)) < 0 || factor == 1)
+    char full[KEY_BYTES];
+    snprintf(full, sizeof full, "blk.%u.%s", layer, name);
+    return aq_gguf_tensor(m->gguf, full, strlen(full)) >= 0;
+}
+
+void aq_share_kv(aq_model *m, uint32_t layer, uint32_t back)
+{
+    m->layer[layer].kv_back = back;
+    for (uint32_t i = 0; i < back; i++)
+        m->layer[layer - i].cut_ok = 0;
+}
+
+int aq_arch_u32s(const aq_model *m, const aq_hp *hp, const char *name, uint32_t *ret, aq_err *err)
+{
+    char key[KEY_BYTES];
+    return aq_gguf_u32s(m->gguf, arch_key(m, name, key), ret, hp->n_all, err);
+}
+
+int aq_arch_refuse(const aq_model *m, const char *name, float harmless, aq_err *err)
+{
+    float v = harmless;
+    int rc = aq_arch_f32(m, name, &v, err);
+    if (rc < 0 || v == harmless)
         return rc;
     return aq_fail(err, AQ_E_UNSUPPORTED,
-                   "%s stretches its context by rope scaling '%s', which this version does not do "
-                   "for %s models",
-                   file_of(m), aq_str_show(type, show), m->info.arch);
+                   "%s: '%s.%s' is %g, and this version does not compute that for %s models",
+                   file_of(m), m->info.arch, name, v, m->info.arch);
+}
+
+static bool str_is(aq_str s, const char *lit)
+{
+    return s.n == strlen(lit) && !memcmp(s.p, lit, s.n);
+}
+
+/** rope.scaling.*: none, linear or yarn; another kind is refused, not ignored. */
+static int get_rope_scale(const aq_model *m, aq_rope_scale *ret, aq_err *err)
+{
+    char key[KEY_BYTES], show[AQ_SHOW_BYTES];
+    aq_str type = {"linear", 6};
+    float factor = 1, attn = 1;
+    uint32_t orig = m->info.n_ctx_train;
+    aq_rope_scale s = {.factor = 1, .mag = 1, .fast = 32, .slow = 1};
+    int rc;
+    if ((rc = aq_gguf_str(m->gguf, arch_key(m, "rope.scaling.type", key), &type, err)) < 0 ||
+        (rc = aq_arch_f32(m, "rope.scaling.factor", &factor, err)) < 0 ||
+        (rc = aq_arch_f32(m, "rope.scaling.attn_factor", &attn, err)) < 0 ||
+        (rc = opt_u32(m, "rope.scaling.original_context_length", orig, 1, AQ_CTX_MAX, &orig, err)) <
+            0 ||
+        (rc = aq_arch_f32(m, "rope.scaling.yarn_beta_fast", &s.fast, err)) < 0 ||
+        (rc = aq_arch_f32(m, "rope.scaling.yarn_beta_slow", &s.slow, err)) < 0 ||
+        (rc = aq_arch_refuse(m, "rope.scaling.yarn_ext_factor", 1, err)) < 0 ||
+        (rc = aq_arch_refuse(m, "rope.scaling.yarn_attn_factor", 1, err)) < 0 ||
+        (rc = aq_arch_refuse(m, "rope.scale_linear", 1, err)) < 0)
+        return rc;
+    if (factor == 0) /* converters write 0 for "no scaling" */
+        factor = 1;
+    if (!(factor > 0) || !(attn > 0) || !(s.fast > 0) || !(s.slow > 0))
+        return aq_fail(err, AQ_E_FORMAT,
+                       "%s: a value of '%s.rope.scaling' is not above 0; the file is damaged",
+                       file_of(m), m->info.arch);
+    if (str_is(type, "yarn")) {
+        s.yarn = factor != 1;
+        s.orig = (float)orig;
+        s.factor = factor;
+        s.mag = factor > 1 ? attn * (1 + 0.1f * logf(factor)) : attn;
+    } else if (str_is(type, "linear")) {
+        s.factor = factor;
+        s.mag = attn;
+    } else if (!str_is(type, "none")) {
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "%s stretches its context by rope scaling '%s', which this version does "
+                       "not do for %s models",
+                       file_of(m), aq_str_show(type, show), m->info.arch);
+    }
+    *ret = s;
+    return 0;
+}
+
+/** Keys that change what is computed, and that no architecture here knows. */
+static int refuse_keys(const aq_model *m, aq_err *err)
+{
+    static const char *const zero[] = {"attn_logit_softcapping", "attention.clamp_kqv",
+                                       "attention.max_alibi_bias", "attention.temperature_scale",
+                                       "attention.temperature_length"};
+    for (size_t i = 0; i < AQ_LEN(zero); i++) {
+        int rc = aq_arch_refuse(m, zero[i], 0, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 int aq_fill_start(aq_model *m, aq_hp *hp, aq_err *err)
@@ -130,12 +210,21 @@ int aq_fill_start(aq_model *m, aq_hp *hp, aq_err *err)
     int rc;
     char key[KEY_BYTES];
     memset(hp, 0, sizeof *hp);
+    hp->exp_gate = AQ_GATE_SOFTMAX;
+    hp->exp_renorm = 1;
+    m->embd_scale = m->res_scale = m->logit_scale = 1;
     if ((rc = aq_arch_need_u32(m, "block_count", 1, AQ_LAYERS_MAX, &hp->n_all, err)) < 0 ||
         (rc = aq_arch_need_u32(m, "embedding_length", 1, AQ_EMBD_MAX, &hp->n_embd, err)) < 0 ||
         (rc = aq_arch_need_u32(m, "context_length", 1, AQ_CTX_MAX, &in->n_ctx_train, err)) < 0 ||
         (rc = aq_arch_need_u32(m, "attention.head_count", 1, AQ_HEADS_MAX, &hp->n_head, err)) < 0 ||
         (rc = opt_u32(m, "nextn_predict_layers", 0, 0, hp->n_all - 1, &n_draft, err)) < 0 ||
-        (rc = opt_u32(m, "feed_forward_length", 0, 0, AQ_FF_MAX, &hp->n_ff, err)) < 0 ||
+        (rc = aq_arch_u32s(m, hp, "feed_forward_length", hp->n_ff, err)) < 0 ||
+        (rc = opt_u32(m, "attention.sliding_window", 0, 0, UINT32_MAX, &hp->window, err)) < 0 ||
+        (rc = aq_arch_f32(m, "attention.scale", &hp->score_scale, err)) < 0 ||
+        (rc = aq_arch_f32(m, "embedding_scale", &m->embd_scale, err)) < 0 ||
+        (rc = aq_arch_f32(m, "residual_scale", &m->res_scale, err)) < 0 ||
+        (rc = aq_arch_f32(m, "final_logit_softcapping", &m->logit_cap, err)) < 0 ||
+        (rc = refuse_keys(m, err)) < 0 ||
         (rc = opt_u32(m, "attention.key_length", hp->n_embd / hp->n_head, 1, AQ_HEAD_DIM_MAX,
                       &hp->d_k, err)) < 0 ||
         (rc = opt_u32(m, "attention.value_length", hp->n_embd / hp->n_head, 1, AQ_HEAD_DIM_MAX,
@@ -161,7 +250,7 @@ int aq_fill_start(aq_model *m, aq_hp *hp, aq_err *err)
     m->eps = -1;
     if ((rc = aq_arch_f32(m, "rope.freq_base", &hp->rope_base, err)) < 0 ||
         (rc = aq_arch_f32(m, "attention.layer_norm_rms_epsilon", &m->eps, err)) < 0 ||
-        (rc = check_rope_scaling(m, err)) < 0)
+        (rc = get_rope_scale(m, &hp->scale, err)) < 0)
         return rc;
     if (!(m->eps >= 0 && m->eps < 1) || !(hp->rope_base > 0))
         return aq_fail(err, AQ_E_FORMAT,
@@ -198,103 +287,11 @@ int aq_fill_start(aq_model *m, aq_hp *hp, aq_err *err)
         return rc;
     if (m->w_out < 0)
         m->w_out = m->w_embd;
-    return 0;
-}
-
-int aq_fill_attn(aq_model *m, const aq_hp *hp, uint32_t i, uint8_t rope, uint32_t flags,
-                 aq_err *err)
-{
-    aq_layer *l = &m->layer[i];
-    bool qk = flags & AQ_FILL_QK_NORM;
-    uint64_t E = hp->n_embd, nq = (uint64_t)hp->n_head * hp->d_k,
-             nk = (uint64_t)hp->n_kv[i] * hp->d_k, nv = (uint64_t)hp->n_kv[i] * hp->d_v;
-    l->mixer = AQ_MIX_ATTN;
-    l->n_head = hp->n_head;
-    l->n_kv = hp->n_kv[i];
-    l->d_k = hp->d_k;
-    l->d_v = hp->d_v;
-    l->rope = rope;
-    l->gated = (flags & AQ_FILL_GATED) != 0;
-    l->n_rot = hp->n_rot;
-    l->rope_base = hp->rope_base;
-    l->score_scale = 1.0f / sqrtf((float)hp->d_k);
-    if (l->gated && hp->d_k != hp->d_v)
-        return aq_fail(
-            err, AQ_E_UNSUPPORTED,
-            "%s: gated attention with keys of %u and values of %u is not done by this version",
-            file_of(m), hp->d_k, hp->d_v);
-    int rc;
-    if ((rc = aq_bind_layer(m, i, AQ_W_ATTN_NORM, "attn_norm.weight", true, E, 1, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_Q, "attn_q.weight", true, E, l->gated ? 2 * nq : nq, 1,
-                            err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_K, "attn_k.weight", true, E, nk, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_V, "attn_v.weight", true, E, nv, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_O, "attn_output.weight", true,
-                            (uint64_t)hp->n_head * hp->d_v, E, 1, err)) < 0)
-        return rc;
-    if (qk &&
-        ((rc = aq_bind_layer(m, i, AQ_W_Q_NORM, "attn_q_norm.weight", true, hp->d_k, 1, 1, err)) <
-             0 ||
-         (rc = aq_bind_layer(m, i, AQ_W_K_NORM, "attn_k_norm.weight", true, hp->d_k, 1, 1, err)) <
-             0))
-        return rc;
-    return 0;
-}
-
-int aq_fill_dense(aq_model *m, const aq_hp *hp, uint32_t i, const char *norm, aq_err *err)
-{
-    aq_layer *l = &m->layer[i];
-    int rc;
-    if ((rc = in_range(m, "feed_forward_length", 1, AQ_FF_MAX, hp->n_ff, err)) < 0)
-        return rc;
-    l->ffn = AQ_FFN_DENSE;
-    l->n_ff = hp->n_ff;
-    if ((rc = aq_bind_layer(m, i, AQ_W_FFN_NORM, norm, true, hp->n_embd, 1, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_FFN_GATE, "ffn_gate.weight", true, hp->n_embd, hp->n_ff, 1,
-                            err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_FFN_UP, "ffn_up.weight", true, hp->n_embd, hp->n_ff, 1,
-                            err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_FFN_DOWN, "ffn_down.weight", true, hp->n_ff, hp->n_embd, 1,
-                            err)) < 0)
-        return rc;
-    return 0;
-}
-
-int aq_fill_moe_keys(const aq_model *m, aq_hp *hp, aq_err *err)
-{
-    int rc;
-    if ((rc = aq_arch_need_u32(m, "expert_count", 1, AQ_EXPERTS_MAX, &hp->n_exp, err)) < 0 ||
-        (rc = aq_arch_need_u32(m, "expert_used_count", 1, hp->n_exp, &hp->n_used, err)) < 0 ||
-        (rc = aq_arch_need_u32(m, "expert_feed_forward_length", 1, AQ_FF_MAX, &hp->n_ff_exp, err)) <
-            0)
-        return rc;
-    return 0;
-}
-
-int aq_fill_moe(aq_model *m, const aq_hp *hp, uint32_t i, const char *norm, aq_err *err)
-{
-    aq_layer *l = &m->layer[i];
-    uint64_t E = hp->n_embd, F = hp->n_ff_exp, N = hp->n_exp;
-    uint32_t gate = AQ_GATE_SOFTMAX;
-    int rc;
-    l->ffn = AQ_FFN_MOE;
-    l->n_exp = hp->n_exp;
-    l->n_used = hp->n_used;
-    l->n_ff_exp = hp->n_ff_exp;
-    l->exp_renorm = 1;
-    l->exp_scale = 1;
-    if ((rc = opt_u32(m, "expert_gating_func", AQ_GATE_SOFTMAX, AQ_GATE_SOFTMAX, AQ_GATE_SOFTMAX,
-                      &gate, err)) < 0 ||
-        (rc = aq_arch_f32(m, "expert_weights_scale", &l->exp_scale, err)) < 0)
-        return rc;
-    if (l->exp_scale == 0) /* converters write 0 for "no scale" */
-        l->exp_scale = 1;
-    l->exp_gate = (uint8_t)gate;
-    if ((rc = aq_bind_layer(m, i, AQ_W_FFN_NORM, norm, true, E, 1, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_ROUTER, "ffn_gate_inp.weight", true, E, N, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_EXP_GATE, "ffn_gate_exps.weight", true, E, F, N, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_EXP_UP, "ffn_up_exps.weight", true, E, F, N, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_EXP_DOWN, "ffn_down_exps.weight", true, F, E, N, err)) < 0)
-        return rc;
+    hp->scale.freqs = m->w_rope_freqs >= 0;
+    if (hp->scale.freqs && hp->scale.yarn)
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "%s has 'rope_freqs.weight' and rope scaling yarn, which this version does "
+                       "not do together",
+                       file_of(m));
     return 0;
 }

@@ -91,13 +91,19 @@ int aq_gguf_arr(const aq_gguf *, const char *key, uint32_t *ret_kind, uint64_t *
 
 /* ---- descriptors ---- */
 enum { AQ_MIX_ATTN = 1, AQ_MIX_LATENT, AQ_MIX_DELTA };
-enum { AQ_FFN_DENSE = 1, AQ_FFN_MOE };
+enum { AQ_FFN_DENSE = 1, AQ_FFN_MOE, AQ_FFN_BOTH }; /* BOTH: dense and experts side by side */
 enum {
     AQ_ROPE_NONE,
     AQ_ROPE_NORM,
     AQ_ROPE_NEOX
 }; /* NORM pairs (2i, 2i+1), NEOX pairs (i, i + n_rot/2) */
-enum { AQ_GATE_SOFTMAX = 1, AQ_GATE_SIGMOID };
+enum {
+    AQ_GATE_SOFTMAX = 1,
+    AQ_GATE_SIGMOID,
+    AQ_GATE_CHOSEN, /* softmax over the chosen only */
+};
+/* What becomes of gate and up: silu(g) u, gelu(g) u (by tanh), and gpt-oss's: g at most 7, u within ±7, g σ(1.702 g) (u + 1) */
+enum { AQ_ACT_SILU, AQ_ACT_GELU, AQ_ACT_OAI };
 
 /* Tensors of a layer by role; value = index in the tensor table, -1 = absent. */
 enum {
@@ -106,11 +112,20 @@ enum {
     AQ_W_K,
     AQ_W_V,
     AQ_W_O,
+    AQ_W_O_BIAS,
     AQ_W_Q_BIAS,
     AQ_W_K_BIAS,
     AQ_W_V_BIAS,
     AQ_W_Q_NORM,
     AQ_W_K_NORM,
+    AQ_W_SINKS,     /* [n_head] one more score of each head, without a value */
+    AQ_W_POST_NORM, /* of the mixer's output */
+    AQ_W_Q_A,       /* latent: h → Q_A → norm → Q, or h → Q */
+    AQ_W_Q_A_NORM,
+    AQ_W_KV_A,
+    AQ_W_KV_A_NORM,
+    AQ_W_K_B, /* a stack, one matrix a head */
+    AQ_W_V_B,
     AQ_W_QKV,
     AQ_W_GATE_Z,
     AQ_W_ALPHA,
@@ -124,7 +139,18 @@ enum {
     AQ_W_FFN_GATE,
     AQ_W_FFN_UP,
     AQ_W_FFN_DOWN,
+    AQ_W_FFN_POST_NORM, /* of the ffn's output */
     AQ_W_ROUTER,
+    AQ_W_ROUTER_BIAS,
+    AQ_W_ROUTER_NORM, /* BOTH: the router reads its own norm of x */
+    AQ_W_SELECT_BIAS, /* added to the scores for choosing only */
+    AQ_W_EXP_SCALE,   /* [n_exp] factor of an expert's weight */
+    AQ_W_EXP_NORM,    /* BOTH: the experts' own norm of x, and norms of both outputs */
+    AQ_W_EXP_POST_NORM,
+    AQ_W_DENSE_POST_NORM,
+    AQ_W_EXP_GATE_BIAS, /* [n_exp][…] */
+    AQ_W_EXP_UP_BIAS,
+    AQ_W_EXP_DOWN_BIAS,
     AQ_W_EXP_GATE,
     AQ_W_EXP_UP,
     AQ_W_EXP_DOWN,
@@ -132,26 +158,51 @@ enum {
     AQ_W_SH_UP,
     AQ_W_SH_DOWN,
     AQ_W_SH_ROUTER,
+    AQ_W_PLE_GATE, /* per-layer embedding: x += norm(PROJ (gelu(GATE x) ⊙ input of this layer)) */
+    AQ_W_PLE_PROJ,
+    AQ_W_PLE_NORM,
+    AQ_W_OUT_SCALE, /* [1] factor of the residual stream after the layer */
     AQ_W_EH_PROJ,
     AQ_W_E_NORM,
     AQ_W_H_NORM,
     AQ_W_SH_HEAD_NORM,
+    AQ_W_DRAFT_EMBD, /* the draft layer's own embedding and head, where it has them */
+    AQ_W_DRAFT_HEAD,
     AQ_W_N
 };
+/* How rope turns for positions beyond what was trained. All 4 bytes wide: compared as bytes. */
+typedef struct aq_rope_scale {
+    float factor;   /* frequencies are divided by it; with yarn only the slow ones, by ramp */
+    uint32_t yarn;  /* ramp from slow to fast turns over `orig` positions */
+    uint32_t freqs; /* the model's rope_freqs divide as well */
+    float orig, fast, slow;
+    float mag; /* factor of cos and sin */
+} aq_rope_scale;
+#define AQ_GROUPS_MAX 64u /* groups of experts */
 typedef struct aq_layer {
     uint8_t mixer, ffn, cut_ok; /* cut_ok: layers may be parted before this one */
     int32_t w[AQ_W_N];
+    uint32_t row0[AQ_W_N], rows[AQ_W_N]; /* rows of the tensor that are this role's; rows 0 = all */
     /* attention */
     uint32_t n_head, n_kv, d_k, d_v;
     uint8_t rope, gated;    /* gated: AQ_W_Q emits per head [q | gate], output × σ(gate) */
     uint32_t n_rot, window; /* window 0 = full */
     float rope_base, score_scale;
+    aq_rope_scale scale;
+    uint8_t v_norm; /* v is divided by its RMS */
+    uint32_t
+        kv_back; /* reads the KV of the layer that many before; 0 = its own. No W_K then; no W_V: v = k before its norm */
+    /* latent attention: n_kv 1, d_k = d_v = n_lora + n_rot, the entry is [latent | roped]; heads of q are [d_nope | n_rot] */
+    uint32_t n_lora, d_nope, d_val;
     /* gated delta net: d × d state per v head; v head h uses k head h mod n_kh */
     uint32_t n_kh, n_vh, d_state, conv_k;
     /* ffn */
     uint32_t n_ff, n_exp, n_used, n_ff_exp, n_ff_sh;
+    uint8_t act;                  /* AQ_ACT_* */
     uint8_t exp_gate, exp_renorm; /* AQ_GATE_*; weights of the chosen sum to 1 */
     float exp_scale;
+    uint32_t n_group,
+        n_group_used; /* experts are chosen from the best groups only, by their two best; 0 = no groups */
 } aq_layer;
 
 struct aq_model {
@@ -162,9 +213,14 @@ struct aq_model {
     uint32_t n_tensor;
     aq_layer *layer; /* [info.n_layer + info.n_draft], the draft layers last */
     int32_t w_embd, w_out_norm,
-        w_out;              /* w_out == w_embd when tied; -1 when opened for the vocabulary only */
-    int32_t w_rope_freqs;   /* divisors of the rope frequencies, or -1 */
-    float eps;              /* of every RMS norm */
+        w_out;            /* w_out == w_embd when tied; -1 when opened for the vocabulary only */
+    int32_t w_rope_freqs; /* divisors of the rope frequencies, or -1 */
+    int32_t w_ple_embd, w_ple_proj, w_ple_norm; /* per-layer embeddings, or -1 */
+    uint32_t n_ple;                             /* values of one layer's */
+    float eps;                                  /* of every RMS norm */
+    float embd_scale, res_scale;                /* factors of embeddings, of each block's output */
+    float logit_scale,
+        logit_cap;          /* logits × scale, then cap × tanh(logits / cap) if cap is not 0 */
     struct aq_vocab *vocab; /* NULL when refused */
     struct aq_tmpl *tmpl;   /* NULL when absent or refused */
 };
@@ -180,5 +236,8 @@ extern const aq_arch *const aq_archs[]; /* NULL-terminated */
 /* What arch-*.c use: bind a tensor by name and demand its shape (0 = any): FORMAT names tensor, shape found and shape wanted. */
 int aq_bind(const aq_model *, const char *name, bool required, uint64_t ne0, uint64_t ne1,
             uint64_t ne2, int32_t *ret, aq_err *) AQ_MUST;
+
+/** Bytes as stored of what a layer's role is bound to (not -1): the tensor or its part. */
+uint64_t aq_role_bytes(const aq_model *, const aq_layer *, uint32_t role);
 
 #endif

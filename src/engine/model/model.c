@@ -80,7 +80,8 @@ static int check_all_bound(const aq_model *m, aq_err *err)
     AQ_AUTOFREE uint8_t *used = calloc(m->n_tensor, 1);
     if (!used)
         return aq_fail(err, AQ_E_NOMEM, "%s: no memory for %u tensors", file_of(m), m->n_tensor);
-    const int32_t ends[] = {m->w_embd, m->w_out_norm, m->w_out, m->w_rope_freqs};
+    const int32_t ends[] = {m->w_embd,     m->w_out_norm, m->w_out,     m->w_rope_freqs,
+                            m->w_ple_embd, m->w_ple_proj, m->w_ple_norm};
     for (size_t i = 0; i < AQ_LEN(ends); i++)
         if (ends[i] >= 0)
             used[ends[i]] = 1;
@@ -100,12 +101,19 @@ static int check_all_bound(const aq_model *m, aq_err *err)
     return 0;
 }
 
+uint64_t aq_role_bytes(const aq_model *m, const aq_layer *l, uint32_t role)
+{
+    const aq_tensor *t = &m->tensor[l->w[role]];
+    uint64_t whole = t->ne[1] > 1 ? t->ne[1] : t->ne[0];
+    return l->rows[role] ? t->bytes / whole * l->rows[role] : t->bytes;
+}
+
 static uint64_t layer_weights(const aq_model *m, uint32_t i)
 {
     uint64_t n = 0;
     for (uint32_t w = 0; w < AQ_W_N; w++)
         if (m->layer[i].w[w] >= 0)
-            n += m->tensor[m->layer[i].w[w]].bytes;
+            n += aq_role_bytes(m, &m->layer[i], w);
     return n;
 }
 
@@ -146,8 +154,9 @@ static int sum_layers(aq_model *m, aq_err *err)
     uint64_t *bytes = aq_arena_alloc(m->arena, in->n_layer * sizeof *bytes);
     if (!cut || !bytes)
         return aq_fail(err, AQ_E_NOMEM, "%s: no memory for %u layers", file_of(m), in->n_layer);
-    const int32_t ends[] = {m->w_embd, m->w_out_norm, m->w_out == m->w_embd ? -1 : m->w_out,
-                            m->w_rope_freqs};
+    const int32_t ends[] = {m->w_embd,       m->w_out_norm, m->w_out == m->w_embd ? -1 : m->w_out,
+                            m->w_rope_freqs, m->w_ple_embd, m->w_ple_proj,
+                            m->w_ple_norm};
     for (size_t i = 0; i < AQ_LEN(ends); i++)
         if (ends[i] >= 0)
             in->ends_bytes += m->tensor[ends[i]].bytes;
@@ -164,7 +173,9 @@ static int sum_layers(aq_model *m, aq_err *err)
             in->recurrent = true;
             in->recur_bytes_seq +=
                 4 * ((uint64_t)l->n_vh * l->d_state * l->d_state + (l->conv_k - 1) * ch);
-        } else {
+        } else if (l->mixer == AQ_MIX_LATENT) {
+            in->kv_f16_bytes_tok += 2 * (uint64_t)l->d_k;
+        } else if (!l->kv_back) {
             in->kv_f16_bytes_tok += 2 * (uint64_t)l->n_kv * (l->d_k + l->d_v);
         }
     }
@@ -202,6 +213,7 @@ static int build(aq_gguf *g, uint32_t flags, aq_model **ret, aq_err *err)
     m->tensor = m->gguf->tensor;
     m->n_tensor = m->gguf->n_tensor;
     m->w_embd = m->w_out_norm = m->w_out = m->w_rope_freqs = -1;
+    m->w_ple_embd = m->w_ple_proj = m->w_ple_norm = -1;
     int rc;
     if ((rc = copy_str(m, "general.architecture", "", &m->info.arch, err)) < 0 ||
         (rc = copy_str(m, "general.name", "", &m->info.name, err)) < 0 ||

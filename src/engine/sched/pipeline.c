@@ -152,11 +152,11 @@ static void sample(aq_engine *e, aq_wnd *w)
 }
 
 /* A running chat whose rows some stage did not take: back to what all of them have, a few times. */
-static void take_back(aq_engine *e, uint32_t id, const aq_wnd *w)
+static void take_back(aq_engine *e, uint32_t id, const aq_wnd *w, bool counts)
 {
     aq_req *r = e->seq[id].req;
 
-    if (++r->n_retry > AQ_RETRY_MAX)
+    if (counts && ++r->n_retry > AQ_RETRY_MAX)
         aq_req_end(e, r, w->rc < 0 ? w->rc : -AQ_E_DEVICE, w->rc < 0 ? &w->err : NULL);
     else if (aq_seq_recover(e, id) < 0)
         aq_req_end(e, r, -AQ_E_NOMEM, NULL);
@@ -174,19 +174,20 @@ static void distrust_ops(aq_engine *e, const aq_wnd *w)
         if (s->state == AQ_SEQ_PARKED)
             aq_seq_drop(e, w->op[i].seq);
         else if (s->state == AQ_SEQ_LIVE && s->n_wnd == 0)
-            take_back(e, w->op[i].seq, w);
+            take_back(e, w->op[i].seq, w, true);
     }
 }
 
 static void finish(aq_engine *e, aq_wnd *w)
 {
     /* rows of a chat that ended or is being taken back: others in the window may fail for it */
-    bool dead = false;
+    bool dead = false, stopped = false;
 
     e->n_flight--;
     for (uint32_t i = 0; i < w->n_part; i++) {
         const aq_sseq *s = &e->seq[w->part[i].seq];
         dead |= s->state != AQ_SEQ_LIVE || s->lost;
+        stopped |= s->state != AQ_SEQ_LIVE || atomic_load(&s->req->cancel);
     }
     bool again = w->rc == -AQ_E_CANCELLED || (w->rc == -AQ_E_INVAL && dead);
     bool stripped = w->n_part && !w->n_rows;
@@ -223,7 +224,7 @@ static void finish(aq_engine *e, aq_wnd *w)
         if (s->state == AQ_SEQ_DRAIN)
             aq_seq_settle(e, id);
         else if (s->state == AQ_SEQ_LIVE && s->lost)
-            take_back(e, id, w);
+            take_back(e, id, w, !stopped); /* a neighbour that was stopped is no failure */
     }
     aq_wnd_free(w);
 }
@@ -238,9 +239,13 @@ void aq_pipe_start(aq_engine *e, aq_wnd *w)
     pthread_mutex_lock(&h->mu);
     for (uint32_t i = 0; i < w->n_part; i++) {
         aq_sseq *s = &e->seq[w->part[i].seq];
-        s->req->abortable = w->n_part == 1 && (s->n_wnd == 0 || s->req->abortable);
+        bool cheap = true;
+        for (uint32_t k = 0; k < w->n_part; k++)
+            cheap &= k == i || w->part[k].n_rows <= AQ_REWIND_ROWS;
+        s->req->abortable = cheap && (s->n_wnd == 0 || s->req->abortable);
         s->n_wnd++;
-        s->n_sub += w->part[i].n_rows;
+        s->n_last = w->part[i].n_rows;
+        s->n_sub += s->n_last;
     }
     pthread_mutex_unlock(&h->mu);
     if (w->n_rows) {

@@ -129,22 +129,34 @@ bool aq_prefix_evict(aq_engine *e, uint32_t keep)
     return old != AQ_SEQ_NONE;
 }
 
+/* KEEP n_done is exact: in an ordinary model always, in a recurrent one within the last window,
+ * which each stage has taken or not. */
+static bool can_cut(const aq_engine *e, const aq_sseq *s)
+{
+    uint32_t more = s->n_sub - s->n_done;
+
+    return !e->recurrent || more == 0 || (more == s->n_last && more <= AQ_REWIND_ROWS);
+}
+
 void aq_seq_settle(aq_engine *e, uint32_t id)
 {
     aq_sseq *s = &e->seq[id];
-    bool clean = !s->lost && s->n_sub == s->n_done;
+    bool clean = !s->lost && s->n_sub == s->n_done, cut = can_cut(e, s);
     uint32_t n = s->bad ? 0 : s->n_done;
 
     aq_snap_drop_from(e, id, n);
+    if (n && !clean && cut) {
+        clean = aq_engine_op(e, AQ_OP_KEEP, id, 0, n) >= 0;
+        n = clean ? n : 0;
+    }
     if (n && clean) {
+        s->n_sub = n;
         aq_snap_take(e, id);
-    } else if (n && e->recurrent) {
+    } else if (n) {
         uint32_t snap = snap_find(e, id, n);
         n = snap != UINT32_MAX && aq_engine_op(e, AQ_OP_RESTORE, id, 0, snap) >= 0
                 ? e->set.snap[snap].n_tok
                 : 0;
-    } else if (n && aq_engine_op(e, AQ_OP_KEEP, id, 0, n) < 0) {
-        n = 0;
     }
     if (!n) {
         seq_free(e, id);
@@ -163,7 +175,7 @@ int aq_seq_recover(aq_engine *e, uint32_t id)
     uint32_t n = s->bad ? 0 : s->n_done, snap = UINT32_MAX;
 
     aq_snap_drop_from(e, id, n);
-    if (e->recurrent && n) {
+    if (n && !can_cut(e, s)) {
         snap = snap_find(e, id, n);
         n = snap == UINT32_MAX ? 0 : e->set.snap[snap].n_tok;
     }

@@ -25,6 +25,7 @@
 #include "model-priv.h"
 #include "sampler-priv.h"
 #include "stage-priv.h"
+#include "state-priv.h"
 #include "text-priv.h"
 
 #define AQ_STAGES_MAX 64u
@@ -97,7 +98,7 @@ struct aq_req {
     /* under hub->mu */
     aq_req *next;
     uint32_t seq;   /* AQ_SEQ_NONE when it has none */
-    bool abortable; /* every window under way with this seq holds no other */
+    bool abortable; /* windows under way with this seq hold of others only what is cheap to redo */
     /* step thread, after aq_submit */
     aq_req *q_prev, *q_next;
     uint8_t state;
@@ -126,6 +127,7 @@ typedef struct aq_sseq {
     aq_req *req; /* LIVE */
     aq_toks log; /* DRAIN, PARKED; a live seq's is its request's */
     uint32_t n_sub, n_done, n_wnd;
+    uint32_t n_last;        /* rows of its last window */
     uint32_t n_snapped;     /* tokens at the last snapshot */
     uint32_t *page, n_page; /* the engine's own count of pages: index into page_ref */
     uint64_t used;          /* turn of last use */

@@ -51,7 +51,7 @@ static void copy_page(void *user, uint32_t dst, uint32_t src, uint32_t n_tok)
     aq_store *s = user;
     for (uint32_t l = 0; l < s->n_layer; l++) {
         const aq_kv *kv = &s->kv[l];
-        for (uint32_t h = 0; kv->base && h < kv->n_kv; h++) {
+        for (uint32_t h = 0; kv->base && !kv->borrowed && h < kv->n_kv; h++) {
             memcpy(aq_kv_k(kv, dst, h, 0), aq_kv_k(kv, src, h, 0),
                    (size_t)n_tok * kv->d_k * kv->val_bytes);
             memcpy(aq_kv_v(kv, dst, h, 0), aq_kv_v(kv, src, h, 0),
@@ -96,15 +96,21 @@ static int new_kv(aq_store *s, uint32_t l, aq_err *err)
 {
     const aq_layer *d = s->layer[l].d;
     aq_kv *kv = &s->kv[l];
+    if (d->kv_back) { /* never out of these layers: the loader has looked */
+        *kv = s->kv[l - d->kv_back];
+        kv->borrowed = true;
+        return 0;
+    }
+    bool latent = d->mixer == AQ_MIX_LATENT;
     uint32_t val = s->cfg.kv_type == AQ_KV_F32 ? 4 : 2;
     size_t k = (size_t)d->n_kv * AQ_PAGE_TOK * d->d_k * val,
-           v = (size_t)d->n_kv * AQ_PAGE_TOK * d->d_v * val;
+           v = latent ? 0 : (size_t)d->n_kv * AQ_PAGE_TOK * d->d_v * val;
     *kv = (aq_kv){.type = s->cfg.kv_type,
                   .n_kv = d->n_kv,
                   .d_k = d->d_k,
                   .d_v = d->d_v,
                   .val_bytes = val,
-                  .v_off = k,
+                  .v_off = latent ? 0 : k,
                   .page_bytes = k + v};
     kv->base = big_alloc(s, (uint64_t)kv->page_bytes * s->cfg.n_page, err);
     return kv->base ? 0 : -AQ_E_NOMEM;
@@ -163,7 +169,7 @@ int aq_store_new(const aq_net *net, const aq_net_layer *layer, uint32_t n_layer,
     if (!s->kv || !s->slot_off || !s->hist_off || !s->odd || !s->run)
         return aq_fail(err, AQ_E_NOMEM, "state: out of memory");
     for (uint32_t l = 0; l < n_layer; l++)
-        if (layer[l].d->mixer == AQ_MIX_ATTN && (rc = new_kv(s, l, err)) < 0)
+        if (layer[l].d->mixer != AQ_MIX_DELTA && (rc = new_kv(s, l, err)) < 0)
             return rc;
     if (s->recurrent && (rc = new_recurrent(s, err)) < 0)
         return rc;
@@ -177,7 +183,8 @@ void aq_store_free(aq_store *s)
         return;
     aq_seqmap_free(s->map);
     for (uint32_t l = 0; s->kv && l < s->n_layer; l++)
-        free(s->kv[l].base);
+        if (!s->kv[l].borrowed)
+            free(s->kv[l].base);
     free(s->kv);
     free(s->slot_off);
     free(s->hist_off);

@@ -201,19 +201,16 @@ typedef struct aq_done {
 } aq_done;
 
 typedef struct aq_stage_vt {
-    int (*submit)(aq_stage *, const aq_window *,
-                  aq_err *); /* copies; never blocks; in order; BUSY if n_inflight are under way */
-    int (*work)(
-        aq_stage *,
-        aq_err
-            *); /* local: compute one queued window on the step thread (1), 0 = none; remote: NULL */
-    void (*cancel)(
-        aq_stage *,
-        uint32_t
-            seq); /* any thread, under a lock of the engine: it neither waits nor completes a window from
-                                                inside. Windows of this seq alone may end CANCELLED: their operations are applied all
-                                                the same, their rows are not; a recurrent seq's state is then undefined until RESTORE */
-    void (*close)(aq_stage *); /* frees it; no completion comes after it returned */
+    /** Copies; never blocks; in order; BUSY if n_inflight are under way. */
+    int (*submit)(aq_stage *, const aq_window *, aq_err *);
+    /** Local: compute one queued window on the step thread (1), 0 = none. NULL: it works elsewhere. */
+    int (*work)(aq_stage *, aq_err *);
+    /** Any thread, under a lock of the engine: it neither waits nor completes a window from inside.
+     * Windows under way that hold rows of this seq may end CANCELLED: their operations are applied
+     * all the same, and every seq is as it was before their rows. */
+    void (*cancel)(aq_stage *, uint32_t seq);
+    /** Frees it; no completion comes after it returned. */
+    void (*close)(aq_stage *);
 } aq_stage_vt;
 struct aq_stage {
     const aq_stage_vt *vt;

@@ -92,7 +92,8 @@ int aq_trust_set_addr(aq_trust *, const aq_id *, const char *addr, aq_err *) AQ_
 /** A new pool with this PC in it. BUSY when in one already. */
 int aq_trust_create(aq_trust *, aq_err *) AQ_MUST;
 int aq_trust_add(aq_trust *, const aq_member *, aq_err *) AQ_MUST;
-/** Forget a member and raise the secret's epoch. INVAL: this PC itself (leave instead), or none. */
+/** Forget a member and raise the secret's epoch. Links that are open stay open: close those to the
+ * member, and the others too, so that they come back and are given the new secret. INVAL: this PC itself (leave instead), or none. */
 int aq_trust_remove(aq_trust *, const aq_id *, aq_err *) AQ_MUST;
 /** Leave the pool: secret and roster are forgotten, the identity stays. */
 int aq_trust_leave(aq_trust *, aq_err *) AQ_MUST;
@@ -104,6 +105,83 @@ int aq_trust_secret_text(const aq_trust *, char ret[AQ_SECRET_TEXT_MAX], aq_err 
 /** FORMAT when a letter is wrong; case, spaces and dashes do not matter. */
 int aq_secret_from_text(const char *text, uint8_t ret[AQ_SECRET_BYTES], aq_err *) AQ_MUST;
 void aq_secret_to_text(const uint8_t secret[AQ_SECRET_BYTES], char ret[AQ_SECRET_TEXT_MAX]);
+
+/* ---- presence: which PCs of this network have their Pool on ---------------------------------- */
+
+#define AQ_FOUND_MAX 64u
+#define AQ_VERSION_MAX 31u /* bytes of a program's version */
+
+typedef enum aq_presence_state {
+    AQ_PRESENCE_OFF,       /* there is no aq_presence: no thread, no socket, nothing published */
+    AQ_PRESENCE_STARTING,  /* the daemon is being asked */
+    AQ_PRESENCE_RUNNING,   /* published (with a port), and looking for others */
+    AQ_PRESENCE_NO_DAEMON, /* no Avahi daemon, or no system bus; goes on by itself when it comes */
+    AQ_PRESENCE_REFUSED,   /* the daemon publishes for no program; others are still found */
+    AQ_PRESENCE_PORT_USED, /* the listener could not have its port; others are still found */
+    AQ_PRESENCE_FAILED,    /* another error of the daemon (detail); tried again by itself */
+    AQ_PRESENCE_NO_BUILD,  /* this build has no mDNS */
+    AQ_PRESENCE_N
+} aq_presence_state;
+/** One sentence: what it means and what to do. Untranslated. */
+const char *aq_presence_text(aq_presence_state);
+
+typedef struct aq_presence_opts {
+    aq_id id;
+    const char *name;    /* of this PC, for people; copied */
+    const char *version; /* of the program; copied */
+    uint16_t port;       /* where the Pool listens; 0: nowhere, so nothing is published */
+    uint16_t port_used;  /* the port that it could not have, 0: none */
+} aq_presence_opts;
+
+/** A PC that says it has its Pool on. All of it is unproved: a hint for whom to call. */
+typedef struct aq_found {
+    aq_id id;
+    uint32_t n_addr;
+    char name[AQ_NAME_MAX + 1];
+    char version[AQ_VERSION_MAX + 1];
+    char addr[AQ_ADDRS_MAX][AQ_ADDR_MAX + 1]; /* of all interfaces, IPv4 and IPv6; nearest first */
+} aq_found;
+
+typedef struct aq_presence_info {
+    aq_presence_state state;
+    uint16_t port;    /* of PORT_USED, else the published one */
+    uint32_t n_found; /* PCs */
+    char detail[96];  /* the daemon's words, "" when there are none */
+} aq_presence_info;
+
+typedef struct aq_presence aq_presence;
+/** Publish this PC and look for others, until it is freed. Returns at once; the daemon is asked on a
+ * thread of its own. changed_cb (may be NULL) comes from that thread after the state or the found PCs
+ * changed, with no lock of this room's held; it may call aq_presence_get and _found, but not _set and
+ * _free. Without mDNS in the build it succeeds and its state says so. Errors: NOMEM, IO, INVAL (no
+ * name). */
+int aq_presence_start(const aq_presence_opts *, void (*changed_cb)(void *user), void *user,
+                      aq_presence **ret, aq_err *) AQ_MUST;
+/** Say goodbye, end the thread. May wait for an answer of the daemon. */
+void aq_presence_free(aq_presence *);
+AQ_CLEANUP_FUNC(aq_presence *, aq_presence_free)
+/** Another name or port; the id stays. Does not wait. */
+int aq_presence_set(aq_presence *, const aq_presence_opts *, aq_err *) AQ_MUST;
+void aq_presence_get(const aq_presence *, aq_presence_info *ret); /* NULL: OFF */
+/** Copies of what is found now, this PC not among them, by id; their number, at most cap. A PC that
+ * is not here may well be alive, and one that is here may be gone: liveness is the links' heartbeat.
+ */
+uint32_t aq_presence_found(const aq_presence *, aq_found *ret, uint32_t cap);
+
+/* ---- reach: what became of calling an address ------------------------------------------------ */
+
+/** Most telling last. */
+typedef enum aq_reach {
+    AQ_REACH_UNTRIED,
+    AQ_REACH_FOREIGN,  /* not an address of this network: not called */
+    AQ_REACH_NO_ROUTE, /* this PC is on no network that leads there */
+    AQ_REACH_SILENT,   /* no answer in time: off, asleep, or a firewall that drops */
+    AQ_REACH_BLOCKED,  /* a firewall said no, or nobody has the address */
+    AQ_REACH_REFUSED,  /* the PC is there and nothing listens: its Pool is off */
+    AQ_REACH_ANSWERS,
+    AQ_REACH_N
+} aq_reach;
+const char *aq_reach_text(aq_reach); /* untranslated sentence */
 
 /* ---- layers over two PCs --------------------------------------------------------------------- */
 

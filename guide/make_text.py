@@ -1,0 +1,346 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Make the guide's training text from text/*.txt.
+
+usage: make_text.py [--rows N] [--jobs N] [--seed N] [--show N]
+
+Writes build/tokenizer.json, build/rows.npz (dialogues as token rows of a few fixed lengths) and heldout.jsonl, and checks
+that no held-out question shares six words in a row with a training question. --show N prints N dialogues and stops.
+
+A question is one of the hand-written patterns of a topic, {a|b} standing for one of several words, $NAME for a phrase of
+macros.txt; then words are exchanged, phrases put around it, small words dropped, letters mistyped. Answers are taken as
+they are written. A dialogue strings such pairs together until its row is full.
+"""
+import argparse
+import collections
+import json
+import multiprocessing
+import pathlib
+import random
+import re
+
+import numpy as np
+
+import bpe
+
+HERE = pathlib.Path(__file__).parent
+TEXT, BUILD = HERE / 'text', HERE / 'build'
+N_VOCAB = 4096
+ROWS = {80: 0.40, 160: 0.25, 256: 0.16, 512: 0.10, 1024: 0.06, 2048: 0.03}  # row length -> share of the dialogues
+KINDS = {'fact': .16, 'how': .13, 'math': .05, 'code': .06, 'write': .08, 'now': .05, 'advice': .05, 'confuse': .12,
+         'nonce': .09, 'world': .21}
+HONEST = [['know only', 'only know', 'can only', 'outside what i know', 'i cannot', 'subject is only'], ['aquifer']]
+
+
+def lines(name):
+    for line in (TEXT / name).read_text(encoding='utf-8').splitlines():
+        if line and not line.startswith('#'):
+            yield line
+
+
+def sections(name):
+    """{header: [line, …]} of a file with [header] lines"""
+    out, cur = {}, None
+    for line in lines(name):
+        m = re.fullmatch(r'\[(.+)\]', line)
+        if m:
+            cur = out.setdefault(m[1], [])
+        else:
+            cur.append(line)
+    return out
+
+
+class Topic:
+    def __init__(self, name, body):
+        self.name = name
+        take = lambda k: [x[len(k) + 2:] for x in body if x.startswith(k + ': ')]
+        self.key = [[w.strip() for w in g.split('|')] for g in take('key')[0].split('&')]
+        self.terms = [w.strip() for x in take('w') for w in x.split('|')]
+        self.q, self.a, self.held = take('q'), take('a'), []
+        self.follow = [tuple(y.strip() for y in x.split('||')) for x in take('f')]
+        for a in self.a:
+            assert self.right(a), f'{name}: an answer lacks its own key words: {a}'
+
+    def right(self, answer):
+        low = answer.lower()
+        return all(any(w in low for w in g) for g in self.key)
+
+
+def expand(rng, s, macros):
+    """choose one alternative of each {a|b}, innermost first"""
+    while '$' in s:
+        s = re.sub(r'\$([A-Z]+)', lambda m: macros[m[1]], s)
+    while True:
+        s, n = re.subn(r'\{([^{}]*)\}', lambda m: rng.choice(m[1].split('|')), s, count=1)
+        if not n:
+            return ' '.join(s.split()).replace(' ,', ',').replace(' ?', '?')
+
+
+def variants(s, macros):
+    """how many texts a pattern stands for"""
+    while '$' in s:
+        s = re.sub(r'\$([A-Z]+)', lambda m: macros[m[1]], s)
+    n = 1
+    for m in re.finditer(r'\{([^{}]*)\}', s):
+        n *= m[1].count('|') + 1
+    return n
+
+
+class Source:
+    """all hand-written text, and dialogues made from it"""
+
+    def __init__(self):
+        self.macros = dict(x.split(' ', 1) for x in lines('macros.txt'))
+        more = {}
+        for f in ('more-app.txt', 'more-rest.txt', 'more-2.txt'):
+            for k, v in sections(f).items():
+                more.setdefault(k, []).extend('q: ' + x for x in v)
+        for x in lines('terms.txt'):
+            k, w = x[1:].split('] ')
+            more.setdefault(k, []).append('w: ' + w)
+        read = lambda f: [Topic(k, v + more.pop(k)) for k, v in sections(f + '.txt').items()]
+        self.rooms, self.small = [read(f) for f in ('app', 'models', 'pool', 'api')], read('small')
+        assert not more, f'unknown topics: {more.keys()}'
+        self.topics = [t for r in self.rooms for t in r]
+        self.by_name = {t.name: t for t in self.topics + self.small}
+        assert len(self.by_name) == len(self.topics) + len(self.small)
+        for t in self.by_name.values():
+            t.weight = [min(variants(q, self.macros), 36) ** 0.5 for q in t.q]
+        out = sections('outside.txt')
+        self.lists = {k[5:]: [x.strip() for x in ','.join(v).split(',')] for k, v in out.items() if k.startswith('list')}
+        self.ask = {k[4:]: v for k, v in out.items() if k.startswith('ask')}
+        self.refuse = {k[7:]: v for k, v in out.items() if k.startswith('refuse')}
+        self.out_held = out['held']
+        for k, v in sections('heldout.txt').items():
+            self.by_name[k].held = v
+        w = sections('words.txt')
+        self.same = {}
+        for x in w['same']:
+            group = [y.strip() for y in x.split(',')]
+            for y in group:
+                self.same.setdefault(y, []).extend(z for z in group if z != y)
+        self.small_words = set(w['small'][0].replace(',', '').split())
+        self.filler = ' '.join(w['filler']).split()
+        self.w = w
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def nonce(self, rng):
+        """a made-up word, for things that the guide has never heard of"""
+        if rng.random() < 0.25:
+            return rng.choice(rng.choice([self.lists[k] for k in ('thing', 'science', 'animal', 'other', 'hobby', 'job')]))
+        con, vow = 'b c d f g h j k l m n p r s t v w z br ch cl cr dr fl gr pl pr sh sl sp st str th tr'.split(), \
+            'a e i o u a e o ai ea ee ou ie'.split()
+        end = ['', 'n', 'r', 's', 't', 'l', 'x', 'ng', 'ck', 'th', 'y', 'm', 'p', 'nd', 'ble', 'tion', 'ism', 'er', 'ing', 'ity']
+        return ''.join(rng.choice(con) + rng.choice(vow) for _ in range(rng.choice((1, 2, 2, 3)))) + rng.choice(end)
+
+    def fill(self, rng, s):
+        def one(m):
+            k = rng.choice(m[1].split('|'))
+            if k == 'n':
+                return str(rng.choice((rng.randrange(13), rng.randrange(100), rng.randrange(10000))))
+            return self.nonce(rng) if k == 'nonce' else rng.choice(self.lists[k])
+        return re.sub(r'<([a-z|]+)>', one, s)
+
+    def plain(self, rng, topic):
+        """a question of the topic as written"""
+        if topic.terms and rng.random() < 0.3:
+            return rng.choice(self.w['term']).replace('<w>', rng.choice(topic.terms))
+        q = rng.choices(topic.q, topic.weight)[0]
+        for name, frames in (('$HOW ', 'how'), ('$CAN ', 'can')):
+            if q.startswith(name) and rng.random() < 0.6:
+                return rng.choice(self.w[frames]).replace('<v>', expand(rng, q[len(name):], self.macros))
+        return expand(rng, q, self.macros)
+
+    def noise(self, rng, q, around=True):
+        """the same question as various people would type it"""
+        words, change = q.split(' '), rng.choice((0.0, 0.15, 0.3))
+        for i, x in enumerate(words):
+            if x in self.same and rng.random() < change:
+                words[i] = rng.choice(self.same[x])
+        if len(words) > 3 and rng.random() < 0.12:
+            drop = [i for i, x in enumerate(words) if x in self.small_words]
+            for i in rng.sample(drop, min(len(drop), rng.choice((1, 1, 2, 9)))):
+                words[i] = ''
+        style = rng.random()
+        if len(words) > 4 and style < 0.08:  # a part of the words must be enough
+            words = [x for x in words if rng.random() < 0.75]
+        elif style < 0.18:  # words between the others that change little
+            for _ in range(rng.choice((1, 2, 3))):
+                words.insert(rng.randrange(len(words) + 1), rng.choice(self.filler))
+        elif len(words) > 3 and style < 0.20:
+            rng.shuffle(words)
+        q = ' '.join(x for x in words if x) or q
+        if around and rng.random() < 0.25:
+            q = rng.choice(self.w['before']) + ' ' + q
+        if around and rng.random() < 0.15:
+            x = rng.choice(self.w['after'])
+            q += x if x[0] == '?' else ' ' + x
+        if around and rng.random() < 0.1:
+            x = rng.choice(self.w['context'])
+            q = x + rng.choice(('. ', ', ', '; ', ': ')) + q if rng.random() < 0.6 else q + rng.choice('.?') + ' ' + x
+        if rng.random() < 0.15:
+            for _ in range(rng.choice((1, 1, 2))):
+                q = typo(rng, q)
+        style = rng.random()
+        if style < 0.55:
+            q = q[:1].upper() + q[1:]
+            q = re.sub(r'\bi\b', 'I', q)
+            q = re.sub(r'\b(aquifer|linux|gguf|gpu|cpu|ram|pcs?|api|llm|amd|nvidia|cuda|ubuntu|debian|windows)\b',
+                       lambda m: proper(m[1]), q)
+        elif style < 0.57:
+            q = q.upper()
+        if q[-1] not in '?!.' and rng.random() < 0.62:
+            q += rng.choice('????????.!') if rng.random() < 0.97 else ' ?'
+        return q
+
+    def outside(self, rng):
+        kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
+        return self.fill(rng, rng.choice(self.ask[kind])), rng.choice(self.refuse[kind])
+
+    # -- dialogues ---------------------------------------------------------------------------------------------------
+
+    def turns(self, rng):
+        """endless (question, answer) pairs of one dialogue"""
+        room, last, refused = rng.choice(self.rooms), None, None
+        while True:
+            p = rng.random()
+            if last and last.follow and p < 0.35:
+                q, a = rng.choice(last.follow)
+                yield self.noise(rng, q, False), a
+                last = None
+            elif last and p < 0.10:
+                yield self.noise(rng, rng.choice(self.w['more']), False), rng.choice(last.a)
+            elif last and p < 0.12:
+                yield self.noise(rng, rng.choice(self.w['sure']), False), rng.choice(self.by_name['guide-trust'].a)
+            elif refused and p < 0.15:
+                yield self.noise(rng, rng.choice(self.w['whynot']), False), refused
+                refused = None
+            elif rng.random() < 0.32:
+                q, refused = self.outside(rng)
+                last = None
+                yield self.noise(rng, q), refused
+            elif rng.random() < 0.17:
+                t, last, refused = rng.choice(self.small), None, None
+                yield self.noise(rng, expand(rng, rng.choices(t.q, t.weight)[0], self.macros), False), rng.choice(t.a)
+            else:
+                last, refused = rng.choice(room if rng.random() < 0.5 else self.topics), None
+                yield self.noise(rng, self.plain(rng, last)), rng.choice(last.a)
+
+    def dialogue(self, rng, tok, size):
+        """token ids of one dialogue that fits into size; one turn only in the smallest size"""
+        while True:
+            ids = tok.turn('system', rng.choice(self.w['system'])) if rng.random() < 0.2 else []
+            n = 0
+            for q, a in self.turns(rng):
+                more = tok.turn('user', q) + tok.turn('assistant', a)
+                if len(ids) + len(more) > size:
+                    break
+                ids, n = ids + more, n + 1
+                if size == min(ROWS) or rng.random() < 8 / size:
+                    break
+            if n:
+                return ids
+
+
+def proper(w):
+    return {'aquifer': 'Aquifer', 'linux': 'Linux', 'nvidia': 'NVIDIA', 'pcs': 'PCs', 'ubuntu': 'Ubuntu', 'debian': 'Debian',
+            'windows': 'Windows'}.get(w, w.upper())
+
+
+def typo(rng, s):
+    i = rng.randrange(len(s))
+    kind = rng.randrange(4)
+    if not s[i].isalpha() or len(s) < 5:
+        return s
+    if kind == 0:
+        return s[:i] + s[i + 1:]
+    if kind == 1:
+        return s[:i] + s[i] + s[i:]
+    if kind == 2:
+        return s[:i] + s[i:i + 2][::-1] + s[i + 2:]
+    return s[:i] + rng.choice('abcdefghijklmnopqrstuvwxyz') + s[i + 1:]
+
+
+def grams(text, n=6):
+    w = re.findall(r'[a-z0-9]+', text.lower())
+    return {tuple(w[i:i + n]) for i in range(len(w) - n + 1)} | ({tuple(w)} if len(w) < n else set())
+
+
+def write_heldout(src):
+    """heldout.jsonl: question, key words (all groups, any word of a group), topic"""
+    seen, bad = set(), []
+    rng = random.Random(7)
+    for _ in range(1500):
+        for t in [*src.topics, *src.small]:
+            seen |= grams(src.plain(rng, t))
+    for _ in range(60000):
+        seen |= grams(src.outside(rng)[0])
+    with open(HERE / 'heldout.jsonl', 'w', encoding='utf-8') as f:
+        for t in [*src.topics, *src.small]:
+            for q in t.held:
+                bad += [q] if grams(q) & seen else []
+                f.write(json.dumps({'topic': t.name, 'q': q, 'key': t.key}) + '\n')
+        for q in src.out_held:
+            bad += [q] if grams(q) & seen else []
+            f.write(json.dumps({'topic': 'outside', 'q': q, 'key': HONEST}, ensure_ascii=False) + '\n')
+    assert not bad, f'held-out questions that are in the training text: {bad}'
+
+
+def learn_tokenizer(src):
+    rng, counts = random.Random(11), collections.Counter()
+    for _ in range(4000):
+        for i, (q, a) in enumerate(src.turns(rng)):
+            for text in (q, 'user\n', 'assistant\n', 'system\n', a):
+                counts.update(bpe.SPLIT.findall(text))
+            if i == 15:
+                break
+    for s in src.w['system']:
+        counts.update({w: 500 for w in bpe.SPLIT.findall(s)})
+    return bpe.Tokenizer(bpe.learn(counts, N_VOCAB - 256 - len(bpe.SPECIAL)))
+
+
+def part(job):
+    seed, n_rows = job
+    src, tok, rng = Source(), bpe.Tokenizer.load(BUILD / 'tokenizer.json'), random.Random(seed)
+    out = {}
+    for size, share in ROWS.items():
+        rows = np.full((int(n_rows * share), size), tok.end_text, np.uint16)
+        for row in rows:
+            ids = src.dialogue(rng, tok, size)
+            row[:len(ids)] = ids
+        out[size] = rows
+    return out
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument('--rows', type=int, default=260000)
+    ap.add_argument('--jobs', type=int, default=2)
+    ap.add_argument('--seed', type=int, default=1)
+    ap.add_argument('--show', type=int, default=0)
+    o = ap.parse_args()
+    src = Source()
+    if o.show:
+        rng = random.Random(o.seed)
+        for _ in range(o.show):
+            for i, (q, a) in enumerate(src.turns(rng)):
+                print(f'> {q}\n  {a}')
+                if i == 3:
+                    break
+            print()
+        return
+    BUILD.mkdir(exist_ok=True)
+    write_heldout(src)
+    learn_tokenizer(src).save(BUILD / 'tokenizer.json')
+    parts = 16  # fixed, so that the rows do not depend on --jobs
+    with multiprocessing.Pool(o.jobs) as pool:
+        made = pool.map(part, [(o.seed * 1000 + i, o.rows // parts) for i in range(parts)], chunksize=1)
+    rows = {str(s): np.concatenate([m[s] for m in made]) for s in ROWS}
+    np.savez_compressed(BUILD / 'rows.npz', **rows)
+    for s, r in rows.items():
+        print(f'{s}: {len(r)} rows, {(r != bpe.Tokenizer.load(BUILD / "tokenizer.json").end_text).mean():.2f} full')
+
+
+if __name__ == '__main__':
+    main()
