@@ -40,6 +40,14 @@ static const struct {
      "  aquifer-cli node [--name N] [--secret-file F] [--join ADDRESS] [--model-dir D] [--bind "
      "ADDRESS] [--port N]\n      a PC without a window that computes layers for its pool\n"},
     {"pool", cli_pool,
+     "  aquifer-cli pool status|list [--json]\n      this PC and its pool; the PCs there are\n"
+     "  aquifer-cli pool pair ADDRESS|NAME [--json]\n"
+     "  aquifer-cli pool pair --wait [--bind ADDRESS] [--port N] [--json]\n      pair two PCs: "
+     "one waits, the other calls, and both show the same six digits\n"
+     "  aquifer-cli pool add ADDRESS [--json]\n      remember where a PC is\n"
+     "  aquifer-cli pool remove NAME|ID|ADDRESS [--json]\n      a member out of the pool, or an "
+     "added address\n"
+     "  aquifer-cli pool leave [--json]\n      this PC out of its pool\n"
      "  aquifer-cli pool check MODEL [--self | --pc NAME --addr ADDRESS] [--cut N] [--rows "
      "f32|f16|bf16] [--json]\n      the split of a model over two PCs against one PC\n"},
     {"dequant", cli_dequant,
