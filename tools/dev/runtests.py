@@ -213,6 +213,8 @@ def main(argv):
             suites.append(a)
         else:
             tests.append(a)
+    if suites and tests:
+        sys.exit('./dev: test: suites (%s) or tests by name (%s), not both at once' % (' '.join(suites), ' '.join(tests)))
     os.chdir(TOP)
     totals, start = Totals(ci), time.monotonic()
     if ci:
