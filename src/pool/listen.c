@@ -182,6 +182,7 @@ static void serve_slot(aq_listener *s, slot *sl)
         rc = aq_fail(&err, AQ_E_TIMEOUT, "the other PC did not introduce itself in time");
     if (rc == 0)
         return;
+    bool proved = rc == 1 && aq_link_purpose(sl->link) != AQ_FOR_PAIR; /* soon it is not ours */
     if (rc == 1 && (rc = s->accept(s->user, sl->link, &cb, &err)) == AQ_OK &&
         (rc = aq_link_start(sl->link, &cb, &err)) < 0) {
         /* The caller has taken it over: it must hear of its end. */
@@ -197,6 +198,9 @@ static void serve_slot(aq_listener *s, slot *sl)
         return;
     }
     count(&s->opened);
+    /* who knows the secret may come back as often as it dies */
+    if (proved)
+        tries_of(s, sl->bucket, aq_now_us())->n = 0;
     release(s, sl);
 }
 

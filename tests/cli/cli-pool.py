@@ -110,6 +110,30 @@ for m in ['qwen3moe', 'qwen35']:
         ok(running and r.returncode == 0 and text == r.stdout and len(text) > 100,
            '%s: the same answer, the node %s in the middle of it' % (m, 'killed' if how == signal.SIGKILL else 'suspended'),
            (running, len(text), len(r.stdout), err))
+
+
+# --- the asking PC dies -----------------------------------------------------------------------------------------------------------
+def rss():
+    with open('/proc/%d/status' % laptop.pid) as f:
+        return next(int(line.split()[1]) for line in f if line.startswith('VmRSS'))
+
+
+def die():
+    p = subprocess.Popen([cli, *chat('qwen35', port, '--max', '460', '--ctx', '512')], bufsize=0, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, env=environ())
+    first, running = p.stdout.read(1), p.poll() is None
+    p.kill()
+    p.communicate(timeout=LIMIT_S)
+    return len(first) == 1 and running
+
+
+all_dead = all([die() for _ in range(5)])
+before = rss()
+all_dead = all([die() for _ in range(15)]) and all_dead
+ok(all_dead, 'twenty times a chat is killed in the middle and the next one is served at once')
+ok(abs(rss() - before) <= 1024, 'the node holds as much memory after fifteen of them as before', (before, rss()))
+r = run(*chat('qwen35', port, '--max', '24', '--json'))
+ok(r.returncode == 0 and json.loads(r.stdout)['pool']['losses'] == 0, 'and answers', r.stderr)
 ok(end(laptop) == 0, 'the node ends')
 fails(1, 'nothing answers', 'nobody is there any more', *chat('llama', port, '--max', '4'))
 node_dir.cleanup()
