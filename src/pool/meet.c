@@ -16,7 +16,6 @@ struct aq_meet {
     pthread_mutex_t lock;
     aq_pairing *pairing; /* under lock, as all below */
     bool shown, over;    /* digits are on the screen; the pairing ended without */
-    char dialed[AQ_ADDR_MAX + 1];
 };
 
 static void digits_cb(void *user, aq_pairing *p, const char digits[7], const char *name)
@@ -33,11 +32,11 @@ static void digits_cb(void *user, aq_pairing *p, const char digits[7], const cha
 static void done_cb(void *user, aq_pairing *p, const aq_err *err, const aq_id *id)
 {
     aq_meet *m = user;
+    char addr[AQ_ADDR_MAX + 1];
     aq_err no = {0};
 
-    (void)p;
     pthread_mutex_lock(&m->lock);
-    bool waits = m->listener && !m->shown && err->code;
+    bool waits = m->cfg.wait && !m->shown && err->code;
     m->over = true;
     pthread_mutex_unlock(&m->lock);
     if (waits) {
@@ -45,8 +44,8 @@ static void done_cb(void *user, aq_pairing *p, const aq_err *err, const aq_id *i
         return;
     }
     /* It answered there: next time it need not be said. */
-    if (!err->code && m->dialed[0] &&
-        aq_trust_set_addr(aq_net_trust(m->net), id, m->dialed, &no) < 0)
+    aq_pairing_addr(p, addr);
+    if (!err->code && !m->cfg.wait && aq_trust_set_addr(aq_net_trust(m->net), id, addr, &no) < 0)
         aq_log(AQ_LOG_WARN, "pool", "address=not_kept text=%s", no.text);
     m->cfg.done_cb(m->cfg.user, err, id);
 }
@@ -83,8 +82,6 @@ static int begin_dial(aq_meet *m, const struct sockaddr_storage *addr, uint32_t 
     aq_pairing_cb cb = {m, digits_cb, done_cb};
     aq_pairing *p = NULL;
 
-    if (n == 1)
-        aq_addr_text((const struct sockaddr *)&addr[0], true, m->dialed);
     int rc = aq_pairing_dial(m->net, addr, n, &cb, &p, err);
     pthread_mutex_lock(&m->lock);
     m->pairing = rc < 0 ? NULL : p;

@@ -67,6 +67,8 @@ int aq_pairing_accept(aq_net *, aq_link *, aq_link_cb *ret_cb, const aq_pairing_
                       aq_pairing **ret, aq_err *) AQ_MUST;
 /** They Match, or They Differ. Any thread, a callback too; once. */
 void aq_pairing_answer(aq_pairing *, bool match);
+/** Where the other PC is, "" before it answered. From a callback. */
+void aq_pairing_addr(aq_pairing *, char ret[AQ_ADDR_MAX + 1]);
 /** Ends it when it is not over (done_cb comes before this returns). Not from a callback. */
 void aq_pairing_free(aq_pairing *);
 AQ_CLEANUP_FUNC(aq_pairing *, aq_pairing_free)

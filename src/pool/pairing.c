@@ -271,6 +271,16 @@ void aq_pairing_answer(aq_pairing *p, bool match)
     }
 }
 
+void aq_pairing_addr(aq_pairing *p, char ret[AQ_ADDR_MAX + 1])
+{
+    pthread_mutex_lock(&p->lock);
+    aq_link *link = p->link;
+    pthread_mutex_unlock(&p->lock);
+    ret[0] = 0;
+    if (link)
+        aq_link_addr(link, ret);
+}
+
 void aq_pairing_free(aq_pairing *p)
 {
     if (!p)
