@@ -586,3 +586,46 @@ int aq_json_quote(aq_bytes *b, const char *text, size_t n)
         b->n = before;
     return rc;
 }
+
+/* As deep as the parser let it be: AQ_JSON_DEPTH_MAX. */
+static int put_json(aq_bytes *out, const aq_json *j)
+{
+    int rc;
+
+    switch (j->kind) {
+    case AQ_JSON_NULL:
+        return aq_bytes_puts(out, "null");
+    case AQ_JSON_FALSE:
+        return aq_bytes_puts(out, "false");
+    case AQ_JSON_TRUE:
+        return aq_bytes_puts(out, "true");
+    case AQ_JSON_INT:
+    case AQ_JSON_NUM:
+        return aq_bytes_put(out, j->raw, j->raw_n);
+    case AQ_JSON_STR:
+        return aq_json_quote(out, j->str, j->n);
+    default:
+        break;
+    }
+    if ((rc = aq_bytes_puts(out, j->kind == AQ_JSON_ARR ? "[" : "{")) < 0)
+        return rc;
+    for (const aq_json *c = j->n ? j->item : NULL; c && rc >= 0; c = c->next) {
+        if (c != j->item)
+            rc = aq_bytes_puts(out, ",");
+        if (rc >= 0 && j->kind == AQ_JSON_OBJ && (rc = aq_json_quote(out, c->key, c->key_n)) >= 0)
+            rc = aq_bytes_puts(out, ":");
+        if (rc >= 0)
+            rc = put_json(out, c);
+    }
+    return rc < 0 ? rc : aq_bytes_puts(out, j->kind == AQ_JSON_ARR ? "]" : "}");
+}
+
+int aq_json_put(aq_bytes *b, const aq_json *j)
+{
+    size_t before = b->n;
+    int rc = put_json(b, j);
+
+    if (rc < 0)
+        b->n = before;
+    return rc;
+}

@@ -219,3 +219,28 @@ uint64_t aq_addr_bucket(const struct sockaddr *a)
         memcpy(&x, as6(a)->sin6_addr.s6_addr, 8);
     return x;
 }
+
+uint32_t aq_addr_own(uint16_t port, struct sockaddr_storage ret[AQ_ADDRS_MAX])
+{
+    aq_prefix6 on_link[AQ_PREFIX6_MAX];
+    uint32_t n_prefix = aq_addr_on_link(on_link, AQ_PREFIX6_MAX), n = 0;
+    struct ifaddrs *list;
+
+    if (getifaddrs(&list) < 0)
+        return 0;
+    for (struct ifaddrs *i = list; i && n < AQ_ADDRS_MAX; i = i->ifa_next) {
+        const struct sockaddr *a = i->ifa_addr;
+        if (!a || (a->sa_family != AF_INET && a->sa_family != AF_INET6) ||
+            aq_addr_check(a, on_link, n_prefix, NULL) < 0)
+            continue;
+        ret[n] = (struct sockaddr_storage){0};
+        memcpy(&ret[n], a, aq_addr_len(a));
+        if (a->sa_family == AF_INET)
+            ((struct sockaddr_in *)(void *)&ret[n])->sin_port = htons(port);
+        else
+            ((struct sockaddr_in6 *)(void *)&ret[n])->sin6_port = htons(port);
+        n++;
+    }
+    freeifaddrs(list);
+    return n;
+}

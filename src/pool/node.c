@@ -4,8 +4,6 @@
 #include "split-priv.h"
 
 #include <errno.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>
@@ -21,32 +19,6 @@ static int accept_cb(void *user, aq_link *link, aq_link_cb *ret_cb, aq_err *err)
     return aq_worker_accept(user, link, ret_cb, err);
 }
 
-/* Addresses of this PC that a pool may use, with this port: their number. */
-static uint32_t own_addrs(uint16_t port, struct sockaddr_storage ret[AQ_ADDRS_MAX])
-{
-    aq_prefix6 on_link[AQ_PREFIX6_MAX];
-    uint32_t n_prefix = aq_addr_on_link(on_link, AQ_PREFIX6_MAX), n = 0;
-    struct ifaddrs *list;
-
-    if (getifaddrs(&list) < 0)
-        return 0;
-    for (struct ifaddrs *i = list; i && n < AQ_ADDRS_MAX; i = i->ifa_next) {
-        const struct sockaddr *a = i->ifa_addr;
-        if (!a || (a->sa_family != AF_INET && a->sa_family != AF_INET6) ||
-            aq_addr_check(a, on_link, n_prefix, NULL) < 0)
-            continue;
-        ret[n] = (struct sockaddr_storage){0};
-        memcpy(&ret[n], a, aq_addr_len(a));
-        if (a->sa_family == AF_INET)
-            ((struct sockaddr_in *)(void *)&ret[n])->sin_port = htons(port);
-        else
-            ((struct sockaddr_in6 *)(void *)&ret[n])->sin6_port = htons(port);
-        n++;
-    }
-    freeifaddrs(list);
-    return n;
-}
-
 int aq_node_new(const aq_node_cfg *cfg, aq_node **ret, aq_err *err)
 {
     AQ_AUTO(aq_node_free) aq_node *n = calloc(1, sizeof *n);
@@ -55,7 +27,7 @@ int aq_node_new(const aq_node_cfg *cfg, aq_node **ret, aq_err *err)
 
     if (!n)
         return aq_fail(err, AQ_E_NOMEM, "no memory for a node");
-    uint32_t n_addr = cfg->n_bind ? cfg->n_bind : own_addrs(cfg->port, addr);
+    uint32_t n_addr = cfg->n_bind ? cfg->n_bind : aq_addr_own(cfg->port, addr);
     if (!n_addr || n_addr > AQ_ADDRS_MAX)
         return aq_fail(err, AQ_E_INVAL, "there are %u addresses to listen on, 1 to %u are possible",
                        n_addr, AQ_ADDRS_MAX);

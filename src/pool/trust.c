@@ -8,6 +8,7 @@
  *
  * Raising the epoch writes both secrets, then the roster under the new one, then the new secret
  * alone. Whatever is cut short, the roster on disk has its secret beside it. */
+#include "member-priv.h"
 #include "trust-priv.h"
 #include "wire-priv.h"
 
@@ -25,6 +26,7 @@ struct aq_trust {
     char *dir;
     aq_secret_store store;
     aq_identity me;
+    int hold_fd;                /* the folder's lock, -1 = not held */
     char name[AQ_NAME_MAX + 1]; /* under lock, as all below */
     bool in_pool;
     uint8_t secret[AQ_SECRET_BYTES];
@@ -227,6 +229,7 @@ int aq_trust_open(const char *dir, const char *name, const aq_secret_store *stor
 
     if (!t)
         return aq_fail(err, AQ_E_NOMEM, "no memory for the pool's state");
+    t->hold_fd = -1;
     pthread_mutex_init(&t->lock, NULL);
     if (!(t->dir = strdup(dir)))
         return aq_fail(err, AQ_E_NOMEM, "no memory for the pool's state");
@@ -247,10 +250,39 @@ void aq_trust_free(aq_trust *t)
     if (!t)
         return;
     aq_identity_clear(&t->me);
+    aq_fd_close_p(&t->hold_fd);
     free(t->dir);
     pthread_mutex_destroy(&t->lock);
     aq_mem_wipe(t, sizeof *t);
     free(t);
+}
+
+int aq_trust_hold(aq_trust *t, aq_err *err)
+{
+    int rc = AQ_OK;
+
+    trust_lock(t);
+    if (t->hold_fd < 0 && (rc = aq_lock_take(t->dir, &t->hold_fd, err)) == AQ_OK) {
+        t->in_pool = false;
+        if ((rc = load_pool(t, err)) < 0)
+            aq_fd_close_p(&t->hold_fd);
+    }
+    trust_unlock(t);
+    return rc;
+}
+
+int aq_trust_hold_port(aq_trust *t, uint16_t port, aq_err *err)
+{
+    trust_lock(t);
+    int rc = t->hold_fd < 0 ? aq_fail(err, AQ_E_INVAL, "the pool's state is not held")
+                            : aq_lock_say(t->hold_fd, port, err);
+    trust_unlock(t);
+    return rc;
+}
+
+const char *aq_trust_dir(const aq_trust *t)
+{
+    return t->dir;
 }
 
 const aq_id *aq_trust_id(const aq_trust *t)

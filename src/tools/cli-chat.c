@@ -367,10 +367,17 @@ int cli_chat(int argc, char **argv)
                       {"--rows", 's', &c.split_opt.rows},
                       {"--cut", 'u', &c.split_opt.cut},
                       {0}};
-    int n_pos, rc = cli_parse(argc, argv, opts, NULL, 0, &n_pos);
+    const char *model = NULL; /* as the other commands take it */
+    int n_pos, rc = cli_parse(argc, argv, opts, &model, 1, &n_pos);
 
     if (rc != CLI_OK)
         return rc;
+    if (model && c.path)
+        return cli_error(CLI_CANNOT, "chat",
+                         "'%s' is one argument too many: the model is said with -m (a prompt "
+                         "follows -p)",
+                         model);
+    c.path = c.path ? c.path : model;
     if (!c.path)
         return cli_error(CLI_CANNOT, "chat", "needs -m MODEL, a GGUF file");
     if (c.json && !c.prompt)

@@ -33,38 +33,6 @@ int cli_put_quoted(aq_bytes *out, const char *p, size_t n)
     return rc;
 }
 
-int cli_put_json(aq_bytes *out, const aq_json *j)
-{
-    int rc;
-
-    switch (j->kind) {
-    case AQ_JSON_NULL:
-        return aq_bytes_puts(out, "null");
-    case AQ_JSON_FALSE:
-        return aq_bytes_puts(out, "false");
-    case AQ_JSON_TRUE:
-        return aq_bytes_puts(out, "true");
-    case AQ_JSON_INT:
-    case AQ_JSON_NUM:
-        return aq_bytes_put(out, j->raw, j->raw_n);
-    case AQ_JSON_STR:
-        return aq_json_quote(out, j->str, j->n);
-    default:
-        break;
-    }
-    if ((rc = aq_bytes_puts(out, j->kind == AQ_JSON_ARR ? "[" : "{")) < 0)
-        return rc;
-    for (const aq_json *c = j->n ? j->item : NULL; c && rc >= 0; c = c->next) {
-        if (c != j->item)
-            rc = aq_bytes_puts(out, ",");
-        if (rc >= 0 && j->kind == AQ_JSON_OBJ && (rc = aq_json_quote(out, c->key, c->key_n)) >= 0)
-            rc = aq_bytes_puts(out, ":");
-        if (rc >= 0)
-            rc = cli_put_json(out, c);
-    }
-    return rc < 0 ? rc : aq_bytes_puts(out, j->kind == AQ_JSON_ARR ? "]" : "}");
-}
-
 static int answer(const char *text, size_t n, cli_line_cb cb, void *user, aq_bytes *out)
 {
     AQ_AUTO(aq_arena_free) aq_arena *arena = aq_arena_new(0);

@@ -17,7 +17,5 @@ int cli_put_ids(aq_bytes *out, const aq_toks *); /* {"ids":[…]} */
 int cli_put_quoted(
     aq_bytes *out, const char *,
     size_t n); /* a JSON string in ASCII: line separators of any kind stay within a line */
-int cli_put_json(aq_bytes *out,
-                 const aq_json *); /* a parsed value as text again, numbers as they were written */
 
 #endif

@@ -142,6 +142,7 @@ int cli_node(int argc, char **argv)
         return cli_error(CLI_CANNOT, "node", "needs --model-dir DIR: there is no home folder");
     int rc = cli_rt(threads, &rt, &err);
     rc = rc < 0 ? rc : cli_trust_open(state, name, &trust, &err);
+    rc = rc < 0 ? rc : aq_trust_hold(trust, &err);
     if (rc < 0)
         return cli_fail("node", rc, &err);
     aq_node_cfg cfg = {.rt = rt,
@@ -156,6 +157,7 @@ int cli_node(int argc, char **argv)
                        .join = secret != NULL};
     rc = aq_node_new(&cfg, &node, &err);
     rc = rc < 0 ? rc : enter(trust, node, secret, join, &err);
+    rc = rc < 0 ? rc : aq_trust_hold_port(trust, aq_node_port(node), &err);
     if (rc < 0)
         return cli_fail("node", rc, &err);
     if ((code = tell(trust, node, json)) != CLI_OK)

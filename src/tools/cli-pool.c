@@ -417,6 +417,5 @@ int cli_pool(int argc, char **argv)
 {
     if (argc >= 2 && !strcmp(argv[1], "check"))
         return pool_check(argc - 1, argv + 1);
-    return cli_error(CLI_CANNOT, "pool",
-                     "needs a command: check (aquifer-cli --help shows the use)");
+    return cli_pool_member(argc, argv);
 }

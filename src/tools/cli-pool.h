@@ -28,4 +28,7 @@ int cli_split_open(cli_split *ret, const cli_split_opt *, aq_rt *, const aq_mode
                    const aq_wsrc *, const aq_engine_cfg *, aq_err *err);
 void cli_split_close(cli_split *);
 
+/** pool status, list, pair, add, remove. */
+int cli_pool_member(int argc, char **argv);
+
 #endif

@@ -22,7 +22,7 @@ static int line(void *user, const aq_json *in, aq_bytes *out, aq_err *err)
 
     if (!input || input->kind != AQ_JSON_OBJ)
         return aq_fail(err, AQ_E_INVAL, "\"input\" is not there as an object");
-    if ((rc = cli_put_json(&vars, input)) < 0)
+    if ((rc = aq_json_put(&vars, input)) < 0)
         return rc;
     if (j->ids) {
         aq_toks toks = {0};

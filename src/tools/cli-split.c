@@ -136,7 +136,8 @@ int cli_split_open(cli_split *ret, const cli_split_opt *o, aq_rt *rt, const aq_m
         return rc;
     if (o->addr) { /* it answered there: next time it need not be said */
         aq_err no = {0};
-        (void)!aq_trust_set_addr(trust, &peer->id, o->addr, &no);
+        if (aq_trust_hold(trust, &no) >= 0) /* else a node runs here, and its files are its own */
+            (void)!aq_trust_set_addr(trust, &peer->id, o->addr, &no);
     }
     ret->trust = AQ_STEAL(trust);
     return 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* aquifer-cli: the engine (and later the pool) without a window. One subcommand per cli-NAME.c;
- * the build defines CLI_NAME for those that are there. */
+/* aquifer-cli: engine and pool without a window. One subcommand per cli-NAME.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -18,43 +17,37 @@ static const struct {
     {"info", cli_info,
      "  aquifer-cli info MODEL [--json]\n      what a model file holds\n"
      "  aquifer-cli info --devices [--json]\n      what this machine has\n"},
-#ifdef CLI_CHAT
     {"chat", cli_chat,
      "  aquifer-cli chat -m MODEL [-p PROMPT] [--system TEXT] [--temp T] [--seed N] [--max N] "
-     "[--json] [--pool [--pc NAME] [--addr ADDRESS] [--cut N] [--rows f32|f16|bf16]]\n      talk "
-     "to a model\n"},
-#endif
-#ifdef CLI_GENERATE
+     "[--ctx N] [--threads N] [--backend B] [--json] [--pool [--pc NAME] [--addr ADDRESS] "
+     "[--cut N] [--rows f32|f16|bf16]]\n      one answer (-p), or a conversation\n"},
     {"generate", cli_generate,
-     "  aquifer-cli generate MODEL --tokens FILE -n N [--backend B] --json\n      greedy "
-     "continuation of tokens\n"},
-#endif
-#ifdef CLI_LOGITS
+     "  aquifer-cli generate MODEL --tokens FILE -n N [--backend B] [--kv f32|f16|q8_0] "
+     "[--threads N] --json\n      greedy continuation of tokens\n"},
     {"logits", cli_logits,
      "  aquifer-cli logits MODEL --tokens FILE --out FILE [--backend B] [--kv f32|f16|q8_0] "
      "[--chunk N] [--threads N] [--draft]\n      logits of tokens\n"},
-#endif
-#ifdef CLI_TOKENIZE
     {"tokenize", cli_tokenize,
      "  aquifer-cli tokenize MODEL --jsonl\n      texts on stdin to token ids\n"},
-#endif
-#ifdef CLI_DETOKENIZE
     {"detokenize", cli_detokenize,
      "  aquifer-cli detokenize MODEL --jsonl [--pieces]\n      token ids on stdin to texts\n"},
-#endif
-#ifdef CLI_RENDER
     {"render", cli_render,
      "  aquifer-cli render [MODEL] [--template FILE] --jsonl [--ids]\n      chat templates\n"},
-#endif
-#ifdef CLI_BENCH
     {"bench", cli_bench,
      "  aquifer-cli bench MODEL --prompt N --gen N --threads N --repeat N --json\n      speed on "
      "this machine\n"},
-#endif
     {"node", cli_node,
      "  aquifer-cli node [--name N] [--secret-file F] [--join ADDRESS] [--model-dir D] [--bind "
      "ADDRESS] [--port N]\n      a PC without a window that computes layers for its pool\n"},
     {"pool", cli_pool,
+     "  aquifer-cli pool status|list [--json]\n      this PC and its pool; the PCs there are\n"
+     "  aquifer-cli pool pair ADDRESS|NAME [--json]\n"
+     "  aquifer-cli pool pair --wait [--bind ADDRESS] [--port N] [--json]\n      pair two PCs: "
+     "one waits, the other calls, and both show the same six digits\n"
+     "  aquifer-cli pool add ADDRESS [--json]\n      remember where a PC is\n"
+     "  aquifer-cli pool remove NAME|ID|ADDRESS [--json]\n      a member out of the pool, or an "
+     "added address\n"
+     "  aquifer-cli pool leave [--json]\n      this PC out of its pool\n"
      "  aquifer-cli pool check MODEL [--self | --pc NAME --addr ADDRESS] [--cut N] [--rows "
      "f32|f16|bf16] [--json]\n      the split of a model over two PCs against one PC\n"},
     {"dequant", cli_dequant,
@@ -66,6 +59,9 @@ static void usage(FILE *f)
     fprintf(f, "aquifer-cli " AQ_VERSION "\nusage: aquifer-cli COMMAND …\n\n");
     for (size_t i = 0; i < AQ_LEN(commands); i++)
         fputs(commands[i].use, f);
+    fputs("\nB is cpu (the default) or reference (plain and slow, to check against).\n"
+          "Exit status: 0 done, 1 refused or failed, 2 wrong use or an unreadable file.\n",
+          f);
 }
 
 /** A closed standard file would be given to the next file that is opened, a model perhaps, and what is meant for people be written into
@@ -94,8 +90,13 @@ static int run(int argc, char **argv)
         return CLI_CANNOT;
     }
     for (size_t i = 0; i < AQ_LEN(commands); i++)
-        if (!strcmp(argv[1], commands[i].name))
+        if (!strcmp(argv[1], commands[i].name)) {
+            if (argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
+                printf("usage:\n%s", commands[i].use);
+                return CLI_OK;
+            }
             return commands[i].run(argc - 1, argv + 1);
+        }
     return cli_error(CLI_CANNOT, argv[1], "no such command (aquifer-cli --help lists them)");
 }
 

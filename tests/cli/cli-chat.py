@@ -75,6 +75,10 @@ ok(json.loads(run('-m', model('llama'), '-p', 'Hello', '--temp', '0', '--max', '
 r = run('-m', model('llama'), '--temp', '0', '--max', '8', text='Hello\n\nAnd you?\n')
 ok(r.returncode == 0 and r.stdout.endswith('\n') and not r.stderr, 'a conversation from a pipe ends with its input', r)
 
+r = run(model('llama'), '-p', 'Hello there', '--temp', '0', '--max', '4')
+ok(r.returncode == 0 and r.stdout == run('-m', model('llama'), '-p', 'Hello there', '--temp', '0', '--max', '4').stdout,
+   'the model without -m, as the other commands take it', r)
+fails(2, 'a prompt follows -p', '-m', model('llama'), 'Hello')
 fails(2, 'needs -m', '-p', 'x')
 fails(2, '--json', '-m', model('llama'), '--json')
 fails(2, 'nowhere.gguf', '-m', '/nowhere.gguf', '-p', 'x')

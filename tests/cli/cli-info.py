@@ -87,6 +87,8 @@ r = run()
 ok(r.returncode == 2 and 'usage' in r.stderr and not r.stdout, 'without a command: the use, exit 2', r)
 r = run('--help')
 ok(r.returncode == 0 and 'aquifer-cli info MODEL' in r.stdout and not r.stderr, '--help', r)
+r = run('chat', '--help')
+ok(r.returncode == 0 and 'aquifer-cli chat -m MODEL' in r.stdout and 'info' not in r.stdout and not r.stderr, 'chat --help: its use alone', r)
 
 r = run('dequant', blocks)
 lines = r.stdout.splitlines()

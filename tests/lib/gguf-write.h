@@ -6,9 +6,10 @@
 
 #include "aq/base.h"
 
-/** Write a small random model to path: arch "llama" (tied head, rope factors), "qwen3moe" or "qwen35" (with a draft layer); its matrices
- * stored as type "F32", "Q4_K", … (gguf-write.c lists them), "mix" (the eight up to Q6_K, one after the other) or "rest" (the others
- * likewise). Byte-level BPE vocabulary of GW_VOCAB tokens and a ChatML template. The same arguments give the same bytes. 0, or -AQ_E_* (INVAL, NOMEM, IO). */
+/** Write a small random model to path: an architecture by the name that gguf-model.c lists ("llama", "qwen35", …); its matrices stored
+ * as type "F32", "Q4_K", … (gguf-write.c lists them), "mix" (the eight up to Q6_K, one after the other) or "rest" (the others
+ * likewise). Byte-level BPE vocabulary of GW_VOCAB tokens and a ChatML template. The same arguments give the same bytes. 0, or
+ * -AQ_E_* (INVAL, NOMEM, IO). */
 int gw_model(const char *arch, const char *type, uint64_t seed, const char *path);
 #define GW_VOCAB 272u
 
@@ -17,6 +18,8 @@ typedef struct gw_type {
     uint32_t id, block_vals, block_bytes, d_at;
     float spread;
 } gw_type;
+/** All types; the first n_mix of them make a "mix". */
+const gw_type *gw_types(uint32_t *ret_n, uint32_t *ret_n_mix);
 const gw_type *gw_type_find(const char *name); /* NULL if unknown */
 
 typedef struct gw {

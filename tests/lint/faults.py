@@ -47,6 +47,7 @@ FAULTS = [
     ('rooms', 'src/engine/in.c', SPDX + '#include "a-priv.h"\n'),
     ('rooms', 'src/engine/in.c', SPDX + '#include "../base/a-priv.h"\n'),
     ('paths', 'README.md', 'see ' + lint.MACHINE_PATHS[0] + 'x\n'),
+    ('inlined', 'src/base/in.c', SPDX + '#include <stdlib.h>\n\nint aq_x(const char *s)\n{\n    return atoi(s);\n}\n'),
     ('gettext-calls', 'src/app/aq-window.c', SPDX + 'static const char *s = _(title), *t = _("Open");\n'),
     ('python', 'tools/x.py', HASH + 'print(\n'),
     ('clang-format', 'src/base/a.c', SPDX + 'int  a;\n'),

@@ -186,7 +186,17 @@ def check_gettext_calls(tree):
     return faults
 
 
-CHECKS = [check_spdx, check_length, check_pairs, check_potfiles, check_rooms, check_paths, check_gettext_calls, check_python,
+def check_inlined(tree):
+    """a library calls no atoi: headers make strtol of it, so that nm.py cannot see it"""
+    faults = []
+    for f in tree.select('.c', '.h', under='src/'):
+        for n, line in enumerate(tree.read(f).splitlines(), 1):
+            if re.search(r'(?<![A-Za-z0-9_])ato(i|l|ll|f)\s*\(', line):
+                faults.append('%s:%d: strtol and its like say what could not be read' % (f, n))
+    return faults
+
+
+CHECKS = [check_spdx, check_length, check_pairs, check_potfiles, check_rooms, check_paths, check_inlined, check_gettext_calls, check_python,
           check_clang_format, check_shellcheck]
 
 

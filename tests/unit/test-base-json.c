@@ -392,6 +392,23 @@ static int use_quote(void *user)
     return rc;
 }
 
+static void test_put(void)
+{
+    static const char text[] =
+        "[{\"b\":1.50,\"a\":[1e400000,9007199254740993123,-0],\"\\u00e9\\n\":"
+        "null},true,false,{},[],\"\\ud83d\\ude00\"]";
+    static const char same[] = "[{\"b\":1.50,\"a\":[1e40,9007199254740993123,-0],\"\xC3\xA9\\n\":"
+                               "null},true,false,{},[],\"\xF0\x9F\x98\x80\"]";
+    const aq_json *j = NULL;
+    aq_bytes b = {0};
+
+    ok(aq_json_parse(arena, text, strlen(text), &j, NULL) < 0, "put: what is no double is refused");
+    ok(aq_json_parse(arena, same, strlen(same), &j, NULL) == 0 && aq_json_put(&b, j) == 0 &&
+           b.n == strlen(same) && !memcmp(b.p, same, b.n),
+       "put: order and numbers as they were written");
+    aq_bytes_clear(&b);
+}
+
 static void test_torture(void)
 {
     aq_bytes text = {0};
@@ -424,6 +441,7 @@ int main(void)
     test_keys();
     test_memory();
     test_quote();
+    test_put();
     test_torture();
     aq_arena_free(arena);
     return tap_done();

@@ -43,6 +43,80 @@ static bool right(const aq_layer *d, const float *l, const int32_t *expert, cons
     return true;
 }
 
+/* The best not yet taken of n, ties to the lower. */
+static uint32_t best_of(const double *v, const bool *out, uint32_t n)
+{
+    uint32_t best = n;
+    for (uint32_t i = 0; i < n; i++)
+        if (!out[i] && (best == n || v[i] > v[best]))
+            best = i;
+    return best;
+}
+
+/* Bias, groups and each gate, by plain repeated search. */
+static bool right_biased(const aq_layer *d, const float *l, const float *bias,
+                         const int32_t *expert, const float *w)
+{
+    double all = 0, keys[64], s[64], group[8], sum = 0;
+    bool out[64] = {0}, out_group[8] = {0};
+    uint32_t size = d->n_exp / d->n_group;
+    for (uint32_t e = 0; e < d->n_exp; e++)
+        all += exp(l[e]);
+    for (uint32_t e = 0; e < d->n_exp; e++) {
+        s[e] = d->exp_gate == AQ_GATE_SIGMOID ? 1 / (1 + exp(-l[e])) : exp(l[e]) / all;
+        keys[e] = (d->exp_gate == AQ_GATE_CHOSEN ? l[e] : s[e]) + bias[e];
+    }
+    for (uint32_t g = 0; g < d->n_group; g++) {
+        bool taken[64] = {0};
+        uint32_t first = best_of(keys + g * size, taken, size);
+        taken[first] = true;
+        group[g] = keys[g * size + first] + keys[g * size + best_of(keys + g * size, taken, size)];
+    }
+    for (uint32_t e = 0; e < d->n_exp; e++)
+        out[e] = true;
+    for (uint32_t j = 0; j < d->n_group_used; j++) {
+        uint32_t g = best_of(group, out_group, d->n_group);
+        out_group[g] = true;
+        memset(out + g * size, 0, size * sizeof *out);
+    }
+    for (uint32_t j = 0; j < d->n_used; j++) {
+        uint32_t e = best_of(keys, out, d->n_exp);
+        if (expert[j] != (int32_t)e)
+            return false;
+        out[e] = true;
+        sum += s[e];
+    }
+    for (uint32_t j = 0; j < d->n_used; j++)
+        if (fabs(w[j] - s[expert[j]] / sum * d->exp_scale) > 1e-6)
+            return false;
+    return true;
+}
+
+static void biased(void)
+{
+    for (uint8_t gate = AQ_GATE_SOFTMAX; gate <= AQ_GATE_CHOSEN; gate++) {
+        aq_layer d = {.n_exp = 64,
+                      .n_used = 6,
+                      .exp_gate = gate,
+                      .exp_renorm = 1,
+                      .exp_scale = 1.5f,
+                      .n_group = 8,
+                      .n_group_used = 3};
+        bool good = true;
+        for (uint32_t t = 0; good && t < 300; t++) {
+            float l[64], bias[64], w[6];
+            int32_t expert[6];
+            for (uint32_t i = 0; i < 64; i++) {
+                l[i] = (float)(rnd() % 400000) / 100000 - 2;
+                bias[i] = (float)(rnd() % 100000) / 200000;
+            }
+            aq_route(&d, l, bias, 1, expert, w);
+            good = right_biased(&d, l, bias, expert, w);
+        }
+        ok(good, "a bias for choosing, 3 of 8 groups, gate %u", gate);
+    }
+}
+
 int main(int argc, char **argv)
 {
     rng = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL) * 2654435761u + 1;
@@ -66,6 +140,7 @@ int main(int argc, char **argv)
         ok(good, "%u of %u, %s%s", d.n_used, d.n_exp, c & 2 ? "sigmoid" : "softmax",
            c & 4 ? ", renormalised" : "");
     }
+    biased();
     aq_layer d = {
         .n_exp = 4, .n_used = 2, .exp_gate = AQ_GATE_SOFTMAX, .exp_renorm = 1, .exp_scale = 1};
     float w[2];

@@ -164,6 +164,12 @@ static void sums(void)
                parts[4 * embd + i] != -123 || y[2 * embd + i] != 0;
     }
     ok(rc == 0 && bad == 0 && y[0] != 0, "unsummed parts and their sum; absent slots untouched");
+    job.k = 3;
+    job.n_rows = 2;
+    ok(all.begin(all.self, &job, &t[0], &err) == -AQ_E_INVAL,
+       "more experts a row than the model uses are refused: %s", err.text);
+    job.k = k;
+    job.n_rows = 3;
     expert[0] = 8;
     ok(all.begin(all.self, &job, &t[0], &err) == -AQ_E_INVAL, "an expert out of range is refused");
     job.layer = 99;

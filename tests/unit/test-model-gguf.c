@@ -262,6 +262,18 @@ static void models(void)
     with_name("llama", "llama", "lxama", AQ_E_UNSUPPORTED,
               "'lxama', which this version does not run; it runs llama, qwen2, qwen3, ",
               "an unknown architecture");
+    with_name("deepseek2", "key_length_mla", "key_length_mlx", AQ_E_UNSUPPORTED, "of an old form",
+              "latent attention in one piece");
+    with_name("qwen3", "yarn", "yarm", AQ_E_UNSUPPORTED, "rope scaling 'yarm'",
+              "a rope scaling of another name");
+    with_name("gpt-oss", "attn_sinks", "attn_sinkx", AQ_E_FORMAT, "lacks the tensor",
+              "sinks are missing");
+    with_name("gemma4-ple", "shared_kv_layers", "shared_kx_layers", AQ_E_FORMAT,
+              "lacks the tensor 'blk.2.attn_k.weight'", "a layer without KV");
+    with_name("glm4moe", "exp_probs_b", "exp_probs_x", AQ_E_UNSUPPORTED, "has no place",
+              "a tensor that nothing binds");
+    with_name("deepseek2", "expert_group_used_count", "expert_group_usxd_count", AQ_E_FORMAT,
+              "groups", "groups of which none may be used");
     with_name("qwen3moe", "expert_count", "expert_cxunt", AQ_E_FORMAT,
               "no key 'qwen3moe.expert_count'", "a key is missing");
     with_name("llama", "blk.1.ffn_up", "blk.1.ffn_uq", AQ_E_FORMAT,

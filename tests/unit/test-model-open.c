@@ -493,6 +493,10 @@ static void cards(void)
     ok(aq_bytes_put(&again, "x", 1) == 0 &&
            aq_model_from_card(NULL, again.p, again.n, &none, &err) == -AQ_E_FORMAT,
        "and one with more behind: %s", err.text);
+    again.n--;
+    again.p[12 + 7] = 0x7f; /* file_bytes of the first part */
+    ok(aq_model_from_card(NULL, again.p, again.n, &none, &err) == -AQ_E_LIMIT,
+       "a card of a part of eight exabytes: %s", err.text);
     again.p[4] = 2;
     ok(aq_model_from_card(NULL, again.p, again.n, &none, &err) == -AQ_E_UNSUPPORTED,
        "a card of another version: %s", err.text);

@@ -302,6 +302,36 @@ static void smaller(void)
     toy_model_free(m);
 }
 
+/* A remote stage that says rows come back and sends none. */
+static void empty(void)
+{
+    aq_model *m = toy_model(LAYERS, VOCAB, false);
+    aq_stage *st[1];
+    aq_engine *e = NULL;
+    aq_err err = {0};
+    aq_engine_stats now = {0};
+    int32_t tok[10];
+    chat a = {0};
+
+    if (!make(m, st, 1, 8) || !(st[0] = thread_stage(st[0], 2)) ||
+        aq_engine_new_on(&toy_backend, NULL, m, NULL,
+                         &(aq_engine_cfg){.n_ctx = 1024, .stage = st, .n_stage = 1}, &e, &err) < 0)
+        printf("# %s\n", err.text);
+    fill(tok, 0, 10, 1);
+    thread_stage_hold(st[0], true);
+    chat_start_tok(&a, e, tok, 10, 20);
+    wait_until(thread_stage_waiting(st[0]) == 1);
+    aq_stage_done(st[0], &(aq_done){.id = 1, .epoch = 1, .n_back = 1});
+    ok(wait_until((aq_engine_get_stats(e, &now), now.paused)),
+       "rows without their values: the stage counts as lost");
+    ok(make(m, st, 1, 8) && aq_engine_set_stages(e, st, 1, &err) >= 0 && chat_wait(&a) &&
+           right(m, &a, tok, 10, 20),
+       "with another one the chat goes on");
+    chat_end(&a);
+    aq_engine_free(e);
+    toy_model_free(m);
+}
+
 int main(void)
 {
     changes(false);
@@ -314,5 +344,6 @@ int main(void)
     kept(false);
     kept(true);
     smaller();
+    empty();
     return tap_done();
 }

@@ -120,6 +120,16 @@ static void texts(void)
           "\xEF\xBF\xBD\xEF\xBF\xBDHello", AQ_DONE_STOP, 4);
     check("a character that is never finished", T(HELLO, EURO1, EURO2, END), &plain,
           "Hello\xEF\xBF\xBD\xEF\xBF\xBD", AQ_DONE_STOP, 4);
+
+    /* an embedding of more rows than the vocabulary has tokens */
+    chat c = {0};
+    model->info.n_vocab++;
+    run(&c, (int32_t[]){HELLO, 40}, 2, &plain);
+    model->info.n_vocab--;
+    ok(c.n_error == 1 && c.reason == -AQ_E_FORMAT && strstr(c.err.text, "token 40") &&
+           c.text.n == 5,
+       "a token without text is named: %s", c.err.text);
+    chat_end(&c);
 }
 
 /* Every event by itself is whole characters, and comes at the token that makes it certain. */
@@ -200,6 +210,35 @@ static void refusals(void)
          AQ_E_INVAL,
          {.messages_json = "{\"role\":\"user\"}"}},
         {"no messages", "array", AQ_E_INVAL, {.messages_json = "[]"}},
+        {"a message that is no object",
+         "message 1 is no JSON object",
+         AQ_E_INVAL,
+         {.messages_json = "[\"hello\"]"}},
+        {"no role",
+         "message 1 has no \"role\"",
+         AQ_E_INVAL,
+         {.messages_json = "[{\"content\":\"x\"}]"}},
+        {"an unknown role",
+         "message 2 has the role \"narrator\"",
+         AQ_E_INVAL,
+         {.messages_json = "[{\"role\":\"user\",\"content\":\"x\"},"
+                           "{\"role\":\"narrator\",\"content\":\"x\"}]"}},
+        {"null content",
+         "message 1 has no \"content\"",
+         AQ_E_INVAL,
+         {.messages_json = "[{\"role\":\"user\",\"content\":null}]"}},
+        {"a number as content",
+         "neither text nor parts",
+         AQ_E_INVAL,
+         {.messages_json = "[{\"role\":\"user\",\"content\":7}]"}},
+        {"a picture",
+         "image_url",
+         AQ_E_UNSUPPORTED,
+         {.messages_json = "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]"}},
+        {"a part without text",
+         "without a \"text\"",
+         AQ_E_INVAL,
+         {.messages_json = "[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]"}},
         {"temperature",
          "temperature is -1",
          AQ_E_INVAL,
@@ -246,6 +285,42 @@ static void refusals(void)
     aq_engine_free(e);
 }
 
+/* What a template gets of messages as clients write them. */
+static void messages(void)
+{
+    static const struct {
+        const char *name, *in, *out;
+    } cases[] = {
+        {"texts", "[{\"role\":\"user\",\"content\":\"a\\n\"}]",
+         "[{\"role\":\"user\",\"content\":\"a\\n\"}]"},
+        {"parts",
+         "[{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"\"},"
+         "{\"text\":\"b\",\"type\":\"text\"}],\"role\":\"user\"}]",
+         "[{\"role\":\"user\",\"content\":\"a\\n\\nb\"}]"},
+        {"no parts", "[{\"role\":\"tool\",\"content\":[]}]",
+         "[{\"role\":\"tool\",\"content\":\"\"}]"},
+        {"developer", "[{\"role\":\"developer\",\"content\":\"a\"}]",
+         "[{\"role\":\"system\",\"content\":\"a\"}]"},
+        {"calls alone",
+         "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c\",\"n\":1.50}]},"
+         "{\"role\":\"assistant\",\"x\":{\"y\":[true,null]}}]",
+         "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"c\",\"n\":1.50}]},"
+         "{\"role\":\"assistant\",\"content\":\"\",\"x\":{\"y\":[true,null]}}]"},
+    };
+    for (size_t i = 0; i < AQ_LEN(cases); i++) {
+        AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+        aq_bytes b = {0};
+        aq_err err = {0};
+        const aq_json *j;
+        bool good = a && aq_json_parse(a, cases[i].in, strlen(cases[i].in), &j, &err) >= 0 &&
+                    aq_messages_put(&b, j, &err) >= 0;
+        const char *s = aq_bytes_str(&b);
+        ok(good && s && !strcmp(s, cases[i].out), "messages with %s: %s%s", cases[i].name,
+           s ? s : "", err.text);
+        aq_bytes_clear(&b);
+    }
+}
+
 int main(void)
 {
     model = toy_model(2, 40, false);
@@ -254,6 +329,7 @@ int main(void)
     texts();
     events();
     refusals();
+    messages();
     toy_model_free(model);
     return tap_done();
 }

@@ -15,7 +15,7 @@
 typedef struct job {
     const aq_model *m;
     int32_t tok[2][300], want[2][20];
-    uint32_t n[2];
+    uint32_t n[2], n_parallel;
 } job;
 
 /* 0 = right, -NOMEM = told so, else wrong. */
@@ -51,7 +51,7 @@ static int run(void *user)
     aq_engine *e = NULL;
     aq_err err = {0};
     aq_state_cfg sc = {.n_page = 8, .max_seq = 4, .n_snap = 4, .max_rows = 100};
-    aq_engine_cfg cfg = {.n_ctx = 1024, .n_parallel = 2, .chunk_tok = 64};
+    aq_engine_cfg cfg = {.n_ctx = 1024, .n_parallel = j->n_parallel, .chunk_tok = 64};
     int rc = aq_engine_new_on(&toy_backend, NULL, j->m, NULL, &cfg, &e, &err);
 
     if (rc >= 0)
@@ -71,15 +71,19 @@ static int run(void *user)
 
 int main(void)
 {
-    for (int recurrent = 0; recurrent < 2; recurrent++) {
-        job j = {.m = toy_model(3, VOCAB, recurrent), .n = {270, 90}};
+    /* two chats at once, in both kinds of model; then one after the other: the second one waits for
+     * the first one's end, whatever that is */
+    for (int round = 0; round < 3; round++) {
+        bool recurrent = round == 1;
+        job j = {
+            .m = toy_model(3, VOCAB, recurrent), .n = {270, 90}, .n_parallel = round == 2 ? 1 : 2};
         for (uint32_t i = 0; i < 2; i++) {
             for (uint32_t k = 0; k < 300; k++)
                 j.tok[i][k] = (int32_t)((i * 11 + k * 7) % VOCAB);
             toy_answer(j.m, j.tok[i], j.n[i], 20, j.want[i]);
         }
         toy_reset();
-        torture(recurrent ? "recurrent" : "plain", run, &j);
+        torture(recurrent ? "recurrent" : round ? "one at a time" : "plain", run, &j);
         toy_model_free((aq_model *)j.m);
     }
     return tap_done();

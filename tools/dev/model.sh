@@ -28,6 +28,7 @@ mkdir -p -- "$folder" || fail "the folder $folder cannot be made"
 exec {lock}>"$folder/.lock" || fail "the folder $folder cannot be written"
 flock "$lock"
 if ! whole "$folder/$name"; then
+    printf 'fetching %s (%d MB)\n' "$name" $((model_bytes / 1000000)) >&2
     tmp=$(mktemp -d -- "$folder/.fetch-XXXXXX")
     trap 'rm -rf -- "$tmp"' EXIT
     python=python3

@@ -16,7 +16,7 @@ import sys
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SUITES = ['unit', 'golden', 'contract', 'wire', 'text', 'cli', 'lint', 'ui', 'data', 'fuzz', 'integration']
+SUITES = ['unit', 'golden', 'contract', 'wire', 'cli', 'lint', 'ui', 'data', 'fuzz', 'integration']
 # Marks beside the suite: slow and load are left out of --quick, load also of the sanitizers.
 MARKS = ['slow', 'load']
 QUICK_OUT = ['ui', 'integration', 'slow', 'load']
@@ -213,6 +213,8 @@ def main(argv):
             suites.append(a)
         else:
             tests.append(a)
+    if suites and tests:
+        sys.exit('./dev: test: suites (%s) or tests by name (%s), not both at once' % (' '.join(suites), ' '.join(tests)))
     os.chdir(TOP)
     totals, start = Totals(ci), time.monotonic()
     if ci:

@@ -56,13 +56,16 @@ as_root() {
     fi
 }
 
-# Output of a long step goes to a log; its end is shown when the step fails.
+# Output of a long step goes to a log; its end is shown when the step fails, and its last line twice a minute until then.
 logged() {
-    local log=$1
+    local log=$1 rc=0 beat
     shift
-    "$@" </dev/null >"$log" 2>&1 && return
-    tail -n 25 -- "$log" >&2
-    return 1
+    # Ends by the end of its input: when the step is done, or this shell is gone.
+    exec {beat}> >(while read -rt 30 || [ $? -gt 128 ]; do say "… $(tail -n 1 -- "$log" | cut -c 1-100)"; done)
+    "$@" </dev/null >"$log" 2>&1 {beat}>&- || rc=1
+    exec {beat}>&-
+    [ $rc -eq 0 ] || tail -n 25 -- "$log" >&2
+    return $rc
 }
 
 apt_install() {
@@ -133,7 +136,7 @@ root_make() {
             say 'installing mmdebstrap'
             apt_install mmdebstrap
         fi
-        say "making a Debian 13 root with the build packages in $root (once; a minute or two, 2 GB)"
+        say "making a Debian 13 root with the build packages in $root (once; 2 to 5 minutes, 2 GB)"
         for part in "$cache"/root-*.part; do # half-made by a run that was stopped
             [ ! -d "$part" ] || as_root rm -rf --one-file-system -- "$part"
         done

@@ -69,7 +69,7 @@ void aq_delta_run(const aq_blocks *blocks, void *ctx, const aq_net_layer *nl, ui
 
 size_t aq_delta_f32(const aq_layer *d)
 {
-    return 2 * (size_t)aq_delta_width(d) + 2 * (size_t)d->n_vh * d->d_state + 2 * (size_t)d->n_vh;
+    return 2 * (size_t)aq_delta_width(d) + 2 * (size_t)d->n_vh * d->d_state + 4 * (size_t)d->n_vh;
 }
 
 /* The rows' decay and beta, from their projections, in place. */
@@ -85,6 +85,16 @@ static void delta_gates(const aq_net_layer *nl, uint32_t n, float *decay, float 
         }
 }
 
+/* Rows [n_kh][beta | alpha] into rows of both. */
+static void part_ba(const aq_layer *d, uint32_t n, const float *ba, float *alpha, float *beta)
+{
+    uint32_t r = d->n_vh / d->n_kh;
+    for (uint32_t i = 0; i < n * d->n_kh; i++) {
+        memcpy(beta + (size_t)i * r, ba + 2 * (size_t)i * r, r * sizeof(float));
+        memcpy(alpha + (size_t)i * r, ba + (2 * (size_t)i + 1) * r, r * sizeof(float));
+    }
+}
+
 void aq_mix_delta(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, float *y)
 {
     const aq_blocks *b = w->net->blocks;
@@ -97,11 +107,14 @@ void aq_mix_delta(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, f
     float *qkv = aq_walk_take(w->s, c, n), *z = aq_walk_take(w->s, inner, n),
           *decay = aq_walk_take(w->s, nv, n), *beta = aq_walk_take(w->s, nv, n);
     float *tmp = aq_walk_take(w->s, c, n), *o = aq_walk_take(w->s, inner, n);
-    aq_mul mul[] = {{&nl->m[AQ_W_QKV], qkv},
-                    {&nl->m[AQ_W_GATE_Z], z},
-                    {&nl->m[AQ_W_ALPHA], decay},
-                    {&nl->m[AQ_W_BETA], beta}};
-    b->matmul(ctx, mul, AQ_LEN(mul), h, n);
+    bool joint = nl->m[AQ_W_BA].data;
+    float *ba = aq_walk_take(w->s, joint ? 2 * (size_t)nv : 0, n);
+    aq_mul mul[4] = {{&nl->m[AQ_W_QKV], qkv}, {&nl->m[AQ_W_GATE_Z], z}};
+    mul[2] = joint ? (aq_mul){&nl->m[AQ_W_BA], ba} : (aq_mul){&nl->m[AQ_W_ALPHA], decay};
+    mul[3] = (aq_mul){&nl->m[AQ_W_BETA], beta};
+    b->matmul(ctx, mul, joint ? 3 : 4, h, n);
+    if (joint)
+        part_ba(d, n, ba, decay, beta);
     delta_gates(nl, n, decay, beta);
     for (uint32_t r = 0; r < st->n_run; r++) {
         const aq_run *run = &st->run[r];

@@ -214,7 +214,7 @@ static int load_layer(loader *ld, uint32_t l, aq_net_layer *nl, aq_err *err)
         d->ffn > AQ_FFN_BOTH)
         return aq_fail(err, AQ_E_UNSUPPORTED,
                        "layer %u is of a kind that this backend does not compute", l);
-    if (d->kv_back > l - ld->net->l0)
+    if (d->kv_back > l - ld->net->l0 && !(ld->place->flags & AQ_PLACE_EXPERTS))
         return aq_fail(err, AQ_E_INVAL,
                        "layer %u reads what layer %u keeps, so they cannot be parted", l,
                        l - d->kv_back);

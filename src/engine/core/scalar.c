@@ -149,8 +149,9 @@ void aq_scalar_delta(void *ctx, const aq_delta *a)
     for (uint32_t t = 0; t < a->n; t++) {
         const float *s_in = t == 0 ? a->s_in : a->s_out;
         for (uint32_t h = 0; h < n_vh; h++) {
-            const float *q = a->q + t * a->stride + (size_t)(h % n_kh) * ds,
-                        *k = a->k + t * a->stride + (size_t)(h % n_kh) * ds;
+            uint32_t kh = a->d->kh_grouped ? h / (n_vh / n_kh) : h % n_kh;
+            const float *q = a->q + t * a->stride + (size_t)kh * ds,
+                        *k = a->k + t * a->stride + (size_t)kh * ds;
             const float *v = a->v + t * a->stride + (size_t)h * ds;
             float e = (float)exp((double)a->decay[(size_t)t * n_vh + h]),
                   beta = a->beta[(size_t)t * n_vh + h];

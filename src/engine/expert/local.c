@@ -28,6 +28,9 @@ static int begin(void *self, const aq_expert_job *job, uint64_t *ret_ticket, aq_
         return aq_fail(err, AQ_E_INVAL, "layer %u has no experts here", job->layer);
     const aq_net_layer *nl = &net->layer[job->layer - net->l0];
     const aq_mat *m = &nl->m[AQ_W_EXP_GATE];
+    if (!job->k || job->k > nl->d->n_used) /* backends have room for as many */
+        return aq_fail(err, AQ_E_INVAL, "%u experts a row in layer %u: 1 to %u are possible",
+                       job->k, job->layer, nl->d->n_used);
     for (size_t i = 0; i < (size_t)job->n_rows * job->k; i++)
         if (job->expert[i] >= 0 &&
             ((uint32_t)job->expert[i] < m->e0 || (uint32_t)job->expert[i] - m->e0 >= m->n_mat))

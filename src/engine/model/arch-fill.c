@@ -93,9 +93,8 @@ int aq_fill_attn(aq_model *m, const aq_hp *hp, uint32_t i, uint8_t rope, uint32_
                             (uint64_t)hp->n_head * hp->d_v, E, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_O_BIAS, "attn_output.bias", false, E, 1, 1, err)) < 0)
         return rc;
-    if (!gated && kv && !aq_has_layer(m, i, "attn_q.weight") &&
-        aq_has_layer(m, i, "attn_qkv.weight"))
-        rc = bind_fused_qkv(m, i, E, nq, nk, nv, flags & AQ_FILL_BIAS, err);
+    if (kv && !aq_has_layer(m, i, "attn_q.weight") && aq_has_layer(m, i, "attn_qkv.weight"))
+        rc = bind_fused_qkv(m, i, E, gated ? 2 * nq : nq, nk, nv, flags & AQ_FILL_BIAS, err);
     else
         rc = bind_qkv(m, i, E, gated ? 2 * nq : nq, nk, nv, flags, err);
     if (rc < 0 || !(flags & (AQ_FILL_QK_NORM | AQ_FILL_QK_ROW)))
@@ -142,7 +141,7 @@ int aq_fill_moe_keys(aq_model *m, aq_hp *hp, aq_err *err)
         (rc = aq_arch_u32(m, "leading_dense_block_count", &hp->n_dense, err)) < 0 ||
         (rc = aq_arch_u32(m, "expert_shared_count", &n_shared, err)) < 0)
         return rc;
-    if (!hp->n_ff_exp || hp->n_ff_exp > AQ_FF_MAX || n_shared > AQ_EXPERTS_MAX)
+    if (!hp->n_ff_exp || hp->n_ff_exp > AQ_FF_MAX || (uint64_t)n_shared * hp->n_ff_exp > AQ_FF_MAX)
         return aq_fail(err, AQ_E_FORMAT,
                        "%s: '%s.expert_feed_forward_length' is %u or '.expert_shared_count' %u, "
                        "which is out of range; the file is damaged or was converted wrongly",

@@ -66,7 +66,7 @@ bool aq_has_layer(const aq_model *, uint32_t layer, const char *name);
 void aq_share_kv(aq_model *, uint32_t layer, uint32_t back);
 
 extern const aq_arch aq_arch_llama, aq_arch_qwen2, aq_arch_qwen3, aq_arch_qwen3moe, aq_arch_olmoe,
-    aq_arch_granitemoe, aq_arch_qwen35, aq_arch_qwen35moe, aq_arch_glm4moe, aq_arch_gpt_oss,
-    aq_arch_gemma3, aq_arch_gemma4, aq_arch_deepseek2, aq_arch_minimax_m2;
+    aq_arch_granitemoe, aq_arch_qwen35, aq_arch_qwen35moe, aq_arch_qwen3next, aq_arch_glm4moe,
+    aq_arch_gpt_oss, aq_arch_gemma3, aq_arch_gemma4, aq_arch_deepseek2, aq_arch_minimax_m2;
 
 #endif

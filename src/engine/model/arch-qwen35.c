@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qwen35: three layers of gated delta net, then one of gated attention (or as attention.recurrent_layers says); dense SwiGLU behind
- * post_attention_norm; qwen35moe: a softmax router, renormalised, and a shared expert behind a gate. The attention's q rows hold per head [q | gate]. Its rope is interleaved over sections, which for text (all
+ * post_attention_norm; qwen35moe: a softmax router, renormalised, and a shared expert behind a gate; qwen3next: the
+ * same with beta and alpha in one tensor and neighbouring v heads sharing a k head. The attention's q rows hold per head [q | gate]. Its rope is interleaved over sections, which for text (all
  * position components equal) is NEOX over the first n_rot values. The draft (MTP) layers are last: eh_proj over
  * [norm(embedding) ; norm(hidden)], then an attention layer like the others. */
 #include <stdio.h>
@@ -41,12 +42,19 @@ static int fill_delta(aq_model *m, const aq_hp *hp, const delta *d, uint32_t i, 
     l->n_vh = d->n_vh;
     l->d_state = d->d;
     l->conv_k = d->conv_k;
+    bool next = !strcmp(m->info.arch, "qwen3next");
+    l->kh_grouped = next;
     int rc;
+    if (next)
+        rc = aq_bind_layer(m, i, AQ_W_BA, "ssm_ba.weight", true, E, 2 * d->n_vh, 1, err);
+    else if ((rc = aq_bind_layer(m, i, AQ_W_ALPHA, "ssm_alpha.weight", true, E, d->n_vh, 1, err)) >=
+             0)
+        rc = aq_bind_layer(m, i, AQ_W_BETA, "ssm_beta.weight", true, E, d->n_vh, 1, err);
+    if (rc < 0)
+        return rc;
     if ((rc = aq_bind_layer(m, i, AQ_W_ATTN_NORM, "attn_norm.weight", true, E, 1, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_QKV, "attn_qkv.weight", true, E, ch, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_GATE_Z, "attn_gate.weight", true, E, nv, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_ALPHA, "ssm_alpha.weight", true, E, d->n_vh, 1, err)) < 0 ||
-        (rc = aq_bind_layer(m, i, AQ_W_BETA, "ssm_beta.weight", true, E, d->n_vh, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_CONV, "ssm_conv1d.weight", true, d->conv_k, ch, 1, err)) <
             0 ||
         (rc = aq_bind_layer(m, i, AQ_W_DT_BIAS, "ssm_dt.bias", true, d->n_vh, 1, 1, err)) < 0 ||
@@ -82,7 +90,7 @@ static int fill(aq_model *m, aq_err *err)
     aq_hp hp;
     delta d;
     uint32_t recurrent[AQ_LAYERS_MAX];
-    bool moe = !strcmp(m->info.arch, "qwen35moe");
+    bool moe = strcmp(m->info.arch, "qwen35") != 0;
     int rc;
     if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = get_delta(m, &d, err)) < 0 ||
         (rc = get_recurrent(m, &hp, recurrent, err)) < 0 ||
@@ -105,3 +113,4 @@ static int fill(aq_model *m, aq_err *err)
 
 const aq_arch aq_arch_qwen35 = {"qwen35", fill};
 const aq_arch aq_arch_qwen35moe = {"qwen35moe", fill};
+const aq_arch aq_arch_qwen3next = {"qwen3next", fill};

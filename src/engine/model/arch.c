@@ -7,9 +7,10 @@
 #include "arch-priv.h"
 
 const aq_arch *const aq_archs[] = {
-    &aq_arch_llama,      &aq_arch_qwen2,  &aq_arch_qwen3,     &aq_arch_qwen3moe,   &aq_arch_olmoe,
-    &aq_arch_granitemoe, &aq_arch_qwen35, &aq_arch_qwen35moe, &aq_arch_glm4moe,    &aq_arch_gpt_oss,
-    &aq_arch_gemma3,     &aq_arch_gemma4, &aq_arch_deepseek2, &aq_arch_minimax_m2, NULL};
+    &aq_arch_llama,     &aq_arch_qwen2,      &aq_arch_qwen3,      &aq_arch_qwen3moe,
+    &aq_arch_olmoe,     &aq_arch_granitemoe, &aq_arch_qwen35,     &aq_arch_qwen35moe,
+    &aq_arch_qwen3next, &aq_arch_glm4moe,    &aq_arch_gpt_oss,    &aq_arch_gemma3,
+    &aq_arch_gemma4,    &aq_arch_deepseek2,  &aq_arch_minimax_m2, NULL};
 
 #define KEY_BYTES 128
 static const char *arch_key(const aq_model *m, const char *name, char buf[KEY_BYTES])

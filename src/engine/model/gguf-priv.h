@@ -17,6 +17,8 @@
 #define AQ_GGUF_ARRAY_MAX (1u << 24) /* elements */
 #define AQ_GGUF_DIMS_MAX 4u
 #define AQ_GGUF_DIM_MAX (1ull << 40)
+#define AQ_GGUF_FILE_BYTES_MAX \
+    (1ull << 46)                     /* of a shard: sums over tensors and shards stay below 2^63 */
 #define AQ_GGUF_ALIGN_MAX (1u << 20) /* bytes */
 
 #define AQ_GGUF_AGAIN "download or copy the file again" /* what to do about a damaged one */

@@ -230,6 +230,10 @@ static int get_start(parser *p, uint64_t *ret_n_tensor, uint64_t *ret_n_kv)
     uint32_t v;
     if (!p->s->file_bytes)
         return aq_fail(p->err, AQ_E_FORMAT, "%s is empty; " AQ_GGUF_AGAIN, file);
+    if (p->s->file_bytes > AQ_GGUF_FILE_BYTES_MAX)
+        return aq_fail(p->err, AQ_E_LIMIT,
+                       "%s is said to have %" PRIu64 " bytes, the limit is %llu; " AQ_GGUF_AGAIN,
+                       file, p->s->file_bytes, AQ_GGUF_FILE_BYTES_MAX);
     if (p->s->file_bytes < 4 || aq_cur_get_bytes(&p->c, 4, &magic) < 0)
         return p->s->file_bytes < 4 ? aq_fail(p->err, AQ_E_FORMAT,
                                               "%s is no GGUF file: it has only %" PRIu64 " bytes",
@@ -323,7 +327,7 @@ static int place_tensors(parser *p)
                            " bytes of weights; " AQ_GGUF_AGAIN,
                            s->file, name, t->bytes, t->off, room);
         t->off += s->data_off;
-        sum += t->bytes; /* each is at most file_bytes, and there are at most 65,536 */
+        sum += t->bytes; /* each is at most AQ_GGUF_FILE_BYTES_MAX, and there are at most 65,536 */
     }
     if (sum > room)
         return aq_fail(p->err, AQ_E_FORMAT,

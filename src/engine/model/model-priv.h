@@ -130,6 +130,7 @@ enum {
     AQ_W_GATE_Z,
     AQ_W_ALPHA,
     AQ_W_BETA,
+    AQ_W_BA, /* or both in one: per k head [beta of its v heads | alpha of them] */
     AQ_W_CONV,
     AQ_W_DT_BIAS,
     AQ_W_A,
@@ -194,8 +195,9 @@ typedef struct aq_layer {
         kv_back; /* reads the KV of the layer that many before; 0 = its own. No W_K then; no W_V: v = k before its norm */
     /* latent attention: n_kv 1, d_k = d_v = n_lora + n_rot, the entry is [latent | roped]; heads of q are [d_nope | n_rot] */
     uint32_t n_lora, d_nope, d_val;
-    /* gated delta net: d × d state per v head; v head h uses k head h mod n_kh */
+    /* gated delta net: d × d state per v head; v head h uses k head h mod n_kh, or grouped h / (n_vh / n_kh) */
     uint32_t n_kh, n_vh, d_state, conv_k;
+    uint8_t kh_grouped;
     /* ffn */
     uint32_t n_ff, n_exp, n_used, n_ff_exp, n_ff_sh;
     uint8_t act;                  /* AQ_ACT_* */

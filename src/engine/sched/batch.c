@@ -96,6 +96,8 @@ aq_wnd *aq_batch_next(aq_engine *e)
         aq_fail(&err, AQ_E_NOMEM, "no memory for a window of %u rows", n_rows);
         for (uint32_t i = 0; i < n_pick; i++)
             aq_req_end(e, p[i].r, -AQ_E_NOMEM, &err);
+        if (n_pick)
+            aq_hub_kick(e->hub); /* nothing may be under way that would wake those who wait */
         return NULL;
     }
     e->cursor++;

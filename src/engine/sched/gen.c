@@ -56,7 +56,7 @@ static bool fail(aq_engine *e, aq_req *r, int rc)
 {
     aq_err err;
 
-    aq_fail(&err, -rc, "no memory for the answer's text");
+    aq_fail(&err, -rc, "no memory for the answer's text"); /* NOMEM, or LIMIT of one buffer */
     aq_req_end(e, r, rc, &err);
     return true;
 }
@@ -118,6 +118,14 @@ bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
     atomic_fetch_add_explicit(&e->st_gen, 1, memory_order_relaxed);
     if (!r->ignore_eog && aq_token_is_eog(e->model, tok))
         return end(e, r, AQ_DONE_STOP, -1, NULL, 0);
+    if (e->model->vocab && !aq_vocab_type(e->model->vocab, tok)) {
+        rc = aq_fail(&err, AQ_E_FORMAT,
+                     "the model chose token %d, for which its vocabulary has no text: the file was "
+                     "converted wrongly",
+                     tok);
+        aq_req_end(e, r, rc, &err);
+        return true;
+    }
     if (e->model->vocab &&
         (rc = aq_detok_push(&r->detok, e->model->vocab, tok, false, &r->held)) < 0)
         return fail(e, r, rc);

@@ -346,6 +346,9 @@ void aq_pipe_done(aq_engine *e, aq_wnd *w)
     if (rc >= 0 && w->done_back != want)
         rc = aq_fail(&w->done_err, AQ_E_PROTO, "stage %u sent %u rows back, %u were asked for", i,
                      w->done_back, want);
+    else if (rc >= 0 && want && !w->done_x)
+        rc = aq_fail(&w->done_err, AQ_E_PROTO, "stage %u sent %u rows back without their values", i,
+                     want);
     if (stage_lost(rc)) {
         aq_err why = w->done_err;
         e->n_flight--;

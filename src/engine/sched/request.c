@@ -190,9 +190,11 @@ int aq_req_pop(aq_req *r, aq_event *ret)
 {
     const void *p;
     uint32_t n;
+    /* asked before the ring is looked at: what the last writer put there comes before `out` */
+    bool orphan = atomic_load(&r->orphan);
     int got = aq_ring_pop(r->ring, &p, &n);
 
-    if (!got && atomic_load(&r->orphan)) {
+    if (!got && orphan) {
         /* no writer any more; what lies in out stays where it is */
         if (!peek(r, (final_rec *)r->final_buf, &p, &n))
             return 0;
@@ -254,15 +256,13 @@ void aq_req_free(aq_req *r)
 
 /* ---- submit ---- */
 
-/* Check that text is one JSON value of this kind. */
-static int check_json(const char *what, const char *text, int kind, aq_err *err)
+/* Parse a JSON array that is not empty. */
+static int parse_array(aq_arena *a, const char *what, const char *text, const aq_json **ret,
+                       aq_err *err)
 {
-    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
     const aq_json *j;
-
-    if (!a)
-        return aq_fail(err, AQ_E_NOMEM, "no memory to read %s", what);
     size_t n = strlen(text);
+
     if (n > AQ_PROMPT_MAX_BYTES)
         return aq_fail(err, AQ_E_LIMIT, "%s have %zu bytes, at most %u are allowed", what, n,
                        AQ_PROMPT_MAX_BYTES);
@@ -274,8 +274,9 @@ static int check_json(const char *what, const char *text, int kind, aq_err *err)
     }
     if (rc < 0)
         return rc;
-    if (j->kind != kind || (kind == AQ_JSON_ARR && !j->n))
+    if (j->kind != AQ_JSON_ARR || !j->n)
         return aq_fail(err, AQ_E_INVAL, "%s must be a JSON array that is not empty", what);
+    *ret = j;
     return 0;
 }
 
@@ -290,9 +291,14 @@ static int put_special(aq_bytes *b, const char *key, const aq_vocab *v, int32_t 
 
 static int render(const aq_model *m, const aq_req_in *in, aq_toks *ret, aq_err *err)
 {
-    int rc = check_json("messages", in->messages_json, AQ_JSON_ARR, err);
+    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+    const aq_json *messages, *tools;
+
+    if (!a)
+        return aq_fail(err, AQ_E_NOMEM, "no memory to read messages");
+    int rc = parse_array(a, "messages", in->messages_json, &messages, err);
     if (rc >= 0 && in->tools_json)
-        rc = check_json("tools", in->tools_json, AQ_JSON_ARR, err);
+        rc = parse_array(a, "tools", in->tools_json, &tools, err);
     if (rc < 0)
         return rc;
     if (!m->vocab)
@@ -306,9 +312,11 @@ static int render(const aq_model *m, const aq_req_in *in, aq_toks *ret, aq_err *
         rc = put_special(&b, "eos_token", m->vocab, aq_vocab_eos(m->vocab));
     if (rc >= 0 && in->tools_json && (rc = aq_bytes_puts(&b, ",\"tools\":")) >= 0)
         rc = aq_bytes_puts(&b, in->tools_json);
-    if (rc >= 0 && (rc = aq_bytes_puts(&b, ",\"messages\":")) >= 0 &&
-        (rc = aq_bytes_puts(&b, in->messages_json)) >= 0)
+    if (rc >= 0 && (rc = aq_bytes_puts(&b, ",\"messages\":")) >= 0) {
+        if ((rc = aq_messages_put(&b, messages, err)) < 0)
+            return rc;
         rc = aq_bytes_puts(&b, "}");
+    }
     if (rc < 0)
         return aq_fail(err, -rc, "no memory for a chat of %zu bytes", strlen(in->messages_json));
     return aq_render_tokens(m, NULL, 0, (const char *)b.p, b.n, ret, err);

@@ -110,7 +110,7 @@ void aq_jx_float_text(double f, char out[40])
         snprintf(digits, sizeof digits, "%.*e", prec - 1, f);
     while (prec++ < 17 && strtod(digits, NULL) != f);
     e = strchr(digits, 'e');
-    int exp = atoi(e + 1), n = 0;
+    int exp = (int)strtol(e + 1, NULL, 10), n = 0;
     char d[24];
     for (char *p = digits; p < e; p++)
         if (*p >= '0' && *p <= '9' && n < 20)

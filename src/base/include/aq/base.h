@@ -193,6 +193,8 @@ bool aq_json_bool(const aq_json *obj, const char *key, bool dflt);
 /** Append "text" quoted and escaped (control characters, quote, backslash; everything else as is;
  * invalid UTF-8 becomes U+FFFD). */
 int aq_json_quote(aq_bytes *, const char *text, size_t n) AQ_MUST;
+/** Append a parsed value as text again: order kept, numbers as they were written. */
+int aq_json_put(aq_bytes *, const aq_json *) AQ_MUST;
 
 /* ---- UTF-8 ----------------------------------------------------------------------------------- */
 

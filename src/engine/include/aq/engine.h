@@ -79,7 +79,7 @@ typedef struct aq_wsrc {
 void aq_wsrc_close(aq_wsrc *); /* NULL and empty are fine */
 
 enum { AQ_OPEN_VOCAB = 1 }; /* text only: a file without tensors will do */
-/** Map and check the header of a GGUF (or of all its shards, given any of them); no weights are read. ret_src may be NULL.
+/** Read and check the header of a GGUF (or of all its shards, given any of them); no weights are read. ret_src may be NULL.
  * Errors: IO, FORMAT (damaged, truncated, not GGUF), UNSUPPORTED (architecture, quant type, GGUF version, byte order; named), LIMIT. */
 int aq_model_open(aq_rt *, const char *path, uint32_t flags, aq_model **ret, aq_wsrc *ret_src,
                   aq_err *) AQ_MUST;
@@ -326,7 +326,7 @@ typedef struct aq_bias {
 typedef struct aq_sampling {
     float temp;           /* 0 = greedy */
     int32_t top_k;        /* 0 = off */
-    float top_p, min_p;   /* 1 = off, 0 = off */
+    float top_p, min_p;   /* 1 = off (0 counts as 1), 0 = off */
     float repeat_penalty; /* 1 = off (0 counts as 1) */
     float frequency_penalty, presence_penalty;
     uint32_t penalty_last_n; /* tokens looked back at, 0 = 64 */
@@ -343,8 +343,9 @@ typedef struct aq_sampling {
 
 typedef struct aq_req_in { /* copied by aq_submit */
     const char *messages_json, *tools_json,
-        *schema_json;   /* OpenAI-shaped, strict, order kept; an assistant message may carry
-                                                             `raw`: the sampled bytes that stand for its rendering */
+        *schema_json; /* OpenAI-shaped arrays, strict, order kept. Roles: system, developer (read as system), user,
+                       * assistant, tool; content: a text, or parts of type text (joined by newlines), for
+                       * assistant also null. A schema is UNSUPPORTED today */
     const int32_t *tok; /* instead of messages: the prompt as tokens */
     uint32_t n_tok;
     aq_sampling sampling;
@@ -381,7 +382,8 @@ typedef struct aq_event {
     const aq_err *err;     /* ERROR: the last event of this request, like DONE */
 } aq_event;
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
- * Errors: INVAL (bad JSON, sampling out of range), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full). */
+ * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text, a
+ * schema), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full), CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;
 int aq_req_pop(aq_req *,

@@ -106,6 +106,63 @@ int aq_trust_secret_text(const aq_trust *, char ret[AQ_SECRET_TEXT_MAX], aq_err 
 int aq_secret_from_text(const char *text, uint8_t ret[AQ_SECRET_BYTES], aq_err *) AQ_MUST;
 void aq_secret_to_text(const uint8_t secret[AQ_SECRET_BYTES], char ret[AQ_SECRET_TEXT_MAX]);
 
+/* ---- one process at a time ------------------------------------------------------------------- */
+
+/** This process alone changes this PC's pool, until trust is freed: takes the lock of the state
+ * folder and reads its files again, which another process may have changed since they were opened.
+ * BUSY names the process that has it. Who does not hold it only reads. */
+int aq_trust_hold(aq_trust *, aq_err *) AQ_MUST;
+/** The holder listens on this port; for others to see. */
+int aq_trust_hold_port(aq_trust *, uint16_t port, aq_err *) AQ_MUST;
+typedef struct aq_holder {
+    uint32_t pid;  /* 0: it has not said yet */
+    uint16_t port; /* on which it listens, 0: none */
+    char name[AQ_NAME_MAX + 1];
+} aq_holder;
+/** 1 and who holds the lock, or 0. */
+int aq_trust_holder(const aq_trust *, aq_holder *ret, aq_err *) AQ_MUST;
+
+/** Addresses that a person typed in: of PCs of which nothing else is known. */
+#define AQ_KNOWN_MAX 64u
+typedef struct aq_known {
+    uint32_t n;
+    char addr[AQ_KNOWN_MAX][AQ_ADDR_MAX + 1];
+} aq_known;
+int aq_known_load(const aq_trust *, aq_known *ret, aq_err *) AQ_MUST;
+/** Hold the trust first. ret is the address as it is kept, with its port. INVAL; AUTH (not of this
+ * network); LIMIT. */
+int aq_known_add(aq_trust *, const char *addr, char ret[AQ_ADDR_MAX + 1], aq_err *) AQ_MUST;
+/** 1, or 0 when it was not there. */
+int aq_known_drop(aq_trust *, const char *addr, aq_err *) AQ_MUST;
+
+/* ---- pairing by six digits ------------------------------------------------------------------- */
+
+typedef struct aq_meet aq_meet;
+typedef struct aq_meet_cfg {
+    aq_trust *trust; /* borrowed, and held by this process (aq_trust_hold) */
+    const char *app; /* "aquifer 0.1.0" */
+    bool wait;       /* listen until a PC calls; else call one */
+    /* Call: where that PC may be, 1 to AQ_ADDRS_MAX. Wait: where to listen, 0 = all addresses of this
+     * PC that a pool may use. */
+    const char *const *addr;
+    uint32_t n_addr;
+    uint16_t port; /* wait: 0 = any */
+    /* The six digits are on the screen of both now. A link's thread. */
+    void (*digits_cb)(void *user, const char digits[7], const char *name);
+    /* The end, once: err->code 0 = paired with id. A link's thread. */
+    void (*done_cb)(void *user, const aq_err *err, const aq_id *id);
+    void *user;
+} aq_meet_cfg;
+/** Returns at once. Errors: IO (port in use, no network), AUTH (an address that is not of this
+ * network), INVAL, NOMEM. */
+int aq_meet_new(const aq_meet_cfg *, aq_meet **ret, aq_err *) AQ_MUST;
+/** Ends it when it is not over; done_cb may come before this returns. Not from a callback. */
+void aq_meet_free(aq_meet *);
+AQ_CLEANUP_FUNC(aq_meet *, aq_meet_free)
+uint16_t aq_meet_port(const aq_meet *); /* on which it listens, 0 = it does not */
+/** They Match, or They Differ. Any thread; once, after digits_cb. */
+void aq_meet_answer(aq_meet *, bool match);
+
 /* ---- presence: which PCs of this network have their Pool on ---------------------------------- */
 
 #define AQ_FOUND_MAX 64u
@@ -182,6 +239,10 @@ typedef enum aq_reach {
     AQ_REACH_N
 } aq_reach;
 const char *aq_reach_text(aq_reach); /* untranslated sentence */
+
+/** Call these addresses side by side and hang up: the most telling of what became of it. Blocks,
+ * timeout_us at most. */
+aq_reach aq_reach_try(const char *const *addr, uint32_t n, int64_t timeout_us);
 
 /* ---- layers over two PCs --------------------------------------------------------------------- */
 
