@@ -422,6 +422,22 @@ static int through(hand *h, aq_stage *st, const rig *r, float *x)
     return h->rc;
 }
 
+/* The row after those 16, of a seq that the stage must still know. */
+static int one_more(hand *h, aq_stage *st, const float *x)
+{
+    aq_row row = {.pos = 16};
+    aq_window w = {.id = 8, .epoch = 3, .n_rows = 1, .row = &row, .x = x};
+    aq_err err = {0};
+
+    h->done = false;
+    int rc = st->vt->submit(st, &w, &err);
+    pthread_mutex_lock(&h->mu);
+    while (rc >= 0 && !h->done)
+        pthread_cond_wait(&h->cv, &h->mu);
+    pthread_mutex_unlock(&h->mu);
+    return rc < 0 ? rc : h->rc;
+}
+
 static double rel_rms(const float *x, const float *want, size_t n)
 {
     double d = 0, s = 0;
@@ -523,11 +539,17 @@ static void takeover(const rig *r)
     aq_node_state ns;
 
     bool good = remote_at(r, aq_node_port(n), 1, 0, 5, &old, &err) >= 0;
-    ok(good && remote_at(r, aq_node_port(n), 1, 0, 5, &late, &err) == -AQ_E_BUSY,
+    ok(good && through(&h, old, r, x) >= 0, "a stage at work");
+    ok(remote_at(r, aq_node_port(n), 1, 0, 5, &late, &err) == -AQ_E_BUSY,
        "the same epoch again: %s", err.text);
     ok(remote_at(r, aq_node_port(n), 1, 0, 6, &new, &err) >= 0, "a higher one %s", err.text);
     ok(wait_until(through(&h, old, r, x) == -AQ_E_GONE), "the old stage: %s", h.err.text);
-    ok(through(&h, new, r, x) >= 0, "the new one works");
+    if (!new)
+        return;
+    new->done_cb = hand_done;
+    new->done_user = &h;
+    ok(one_more(&h, new, x) == -AQ_E_INVAL, "the new one knows no seq of before");
+    ok(through(&h, new, r, x) >= 0 && one_more(&h, new, x) >= 0, "and works");
     aq_node_get_state(n, &ns);
     ok(ns.n_load == 1, "no weights were read for it");
     old->vt->close(old);
