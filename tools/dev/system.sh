@@ -62,7 +62,7 @@ logged() {
     shift
     # Ends by the end of its input: when the step is done, or this shell is gone.
     exec {beat}> >(while read -rt 30 || [ $? -gt 128 ]; do say "… $(tail -n 1 -- "$log" | cut -c 1-100)"; done)
-    "$@" </dev/null >"$log" 2>&1 {beat}>&- || rc=1
+    (exec {beat}>&- && "$@") </dev/null >"$log" 2>&1 || rc=1
     exec {beat}>&-
     [ $rc -eq 0 ] || tail -n 25 -- "$log" >&2
     return $rc
