@@ -42,7 +42,7 @@ static void handshake(uint8_t flags, aq_cur *c)
         must(aq_hs_begin(&hs, &out, &err) == AQ_OK);
     while (rc == AQ_HS_MORE && aq_cur_left(c) >= 3) {
         uint8_t type;
-        uint16_t len;
+        uint16_t len = 0;
         const uint8_t *p;
         bool told = false;
         aq_role from = cfg.role == AQ_DIALER ? AQ_ACCEPTOR : AQ_DIALER;
