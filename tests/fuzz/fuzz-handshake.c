@@ -83,7 +83,7 @@ static void pairing(uint8_t flags, aq_cur *c)
     must(aq_pair_init(&p, &cfg, &m, &err) == AQ_OK);
     while (aq_cur_left(c) >= 3) {
         uint8_t type;
-        uint16_t len;
+        uint16_t len = 0;
         const uint8_t *q;
 
         must(aq_cur_get_u8(c, &type) == 0 && aq_cur_get_u16(c, &len) == 0);

@@ -102,8 +102,8 @@ static void test_known(void)
         "aquifer-addresses 1\n10.0.0.1:1",
         "aquifer-addresses 1\n\n",
         "aquifer-addresses 1\nlaptop\n",
-        "aquifer-addresses 1\n1234567890123456789012345678901234567890"
-        "123456789012345678901234567890\n"};
+        ("aquifer-addresses 1\n1234567890123456789012345678901234567890"
+         "123456789012345678901234567890\n")};
     for (size_t i = 0; i < AQ_LEN(bad); i++) {
         put_file("addresses", bad[i]);
         err = (aq_err){0};
