@@ -287,6 +287,26 @@ static int ask(chat *c)
     return CLI_OK;
 }
 
+/* Show the prompt and wait for a line or Ctrl-C (false). The signal is let in only while ppoll waits, so
+ * that none is lost between showing the prompt and reading. */
+static bool prompt(void)
+{
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    sigset_t ctrl_c, old;
+
+    sigemptyset(&ctrl_c);
+    sigaddset(&ctrl_c, SIGINT);
+    sigprocmask(SIG_BLOCK, &ctrl_c, &old);
+    interrupted = 0;
+    printf("> ");
+    fflush(stdout);
+    while (ppoll(&in, 1, NULL, &old) < 0 && errno == EINTR && !interrupted)
+        ;
+    bool stop = interrupted;
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    return !stop;
+}
+
 static int converse(chat *c)
 {
     AQ_AUTOFREE char *line = NULL;
@@ -301,10 +321,8 @@ static int converse(chat *c)
         printf(" on %s. Ctrl-C stops an answer, Ctrl-D ends.\n", c->info.device);
     }
     for (;;) {
-        if (asks) {
-            printf("> ");
-            fflush(stdout);
-        }
+        if (asks && !prompt())
+            break; /* Ctrl-C at the prompt */
         interrupted = 0;
         ssize_t n = getline(&line, &cap, stdin);
         if (n < 0 && !feof(stdin) && !interrupted)
