@@ -5,8 +5,8 @@
 #include "torture.h"
 #include "text-data.h"
 
-static const char *const pres[] = {"gpt-2",  "smollm", "qwen2",      "llama-bpe",
-                                   "qwen35", "gpt-4o", "deepseek-v3"};
+static const char *const pres[] = {"gpt-2",  "smollm", "qwen2",       "llama-bpe",
+                                   "qwen35", "gpt-4o", "deepseek-v3", "tekken"};
 
 static aq_vocab *vocab(aq_arena *a, const char *dir, const char *pre)
 {

@@ -151,7 +151,7 @@ static size_t split_llama3(const char *s, size_t n)
 
 /* One run of U = upper, title, other letters and marks, then W = lower, other letters and marks:
  * U*W+ (need_w, with what U* must give back for W+) or U+W*, then a contraction. 0 when s[i..n) has none. */
-static size_t cased_word(const char *s, size_t n, size_t i, bool need_w)
+static size_t cased_word(const char *s, size_t n, size_t i, bool need_w, bool tails)
 {
     const uint32_t both = AQ_CL_OTHER | AQ_CL_MARK;
     size_t end = 0, j = i;
@@ -163,26 +163,26 @@ static size_t cased_word(const char *s, size_t n, size_t i, bool need_w)
     size_t k = run(s, n, j, AQ_CL_LOWER | both);
     if (k > j || !need_w)
         end = k;
-    return end > i ? end + contraction(s + end, n - end, true) : 0;
+    return end > i ? end + (tails ? contraction(s + end, n - end, true) : 0) : 0;
 }
 
 /* [^\r\n\p{L}\p{N}]?U*W+(?i:'s|…)?|[^\r\n\p{L}\p{N}]?U+W*(?i:'s|…)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
  * with U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], W = [\p{Ll}\p{Lm}\p{Lo}\p{M}] */
-static size_t split_gpt4o(const char *s, size_t n)
+static inline size_t split_cased(const char *s, size_t n, bool tails, uint32_t digits)
 {
     ch c = at(s, n, 0);
     bool lead = c.cp != '\r' && c.cp != '\n' && !(c.cl & (AQ_CL_LETTER | AQ_CL_NUM));
     size_t len = 0;
 
     for (int need_w = 1; need_w >= 0 && !len; need_w--) {
-        len = lead ? cased_word(s, n, c.len, need_w) : 0;
+        len = lead ? cased_word(s, n, c.len, need_w, tails) : 0;
         if (!len)
-            len = cased_word(s, n, 0, need_w);
+            len = cased_word(s, n, 0, need_w, tails);
     }
     if (len)
         return len;
     if (c.cl & AQ_CL_NUM)
-        return numbers(s, n, 3);
+        return numbers(s, n, digits);
     size_t i = c.cp == ' ';
     if (i)
         c = at(s, n, i);
@@ -194,6 +194,17 @@ static size_t split_gpt4o(const char *s, size_t n)
         return i;
     }
     return space_lines(s, n);
+}
+
+static size_t split_gpt4o(const char *s, size_t n)
+{
+    return split_cased(s, n, true, 3);
+}
+
+/* The same without contractions, and numbers digit by digit. */
+static size_t split_tekken(const char *s, size_t n)
+{
+    return split_cased(s, n, false, 1);
 }
 
 /* \p{N}{1,3}, then [一-龥぀-ゟ゠-ヿ]+ : first passes of deepseek-v3. */
@@ -248,6 +259,23 @@ static size_t split_deepseek(const char *s, size_t n)
     return i ? i : len;
 }
 
+/* [^\n]+|\n+ */
+static size_t split_lines(const char *s, size_t n)
+{
+    const char *end;
+
+    if (s[0] == '\n') {
+        size_t i = 1;
+        while (i < n && s[i] == '\n')
+            i++;
+        return i;
+    }
+    end = memchr(s, '\n', n);
+    return end ? (size_t)(end - s) : n;
+}
+
+const aq_splitter aq_splitter_lines = {"gemma4", split_lines, NULL, false};
+
 static const aq_splitter splitters[] = {
     {"gpt-2", split_gpt2, NULL, false},
     {"smollm", split_gpt2, first_digit, false},
@@ -258,6 +286,8 @@ static const aq_splitter splitters[] = {
     {"llama-bpe", split_llama3, NULL, true},
     {"glm4", split_llama3, NULL, false},
     {"gpt-4o", split_gpt4o, NULL, false},
+    {"minimax-m2", split_gpt4o, NULL, false},
+    {"tekken", split_tekken, NULL, true},
     {"deepseek-v3", split_deepseek, first_deepseek, false},
 };
 
