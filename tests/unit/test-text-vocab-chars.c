@@ -128,7 +128,7 @@ static void test_detok(const aq_vocab *prefix, const aq_vocab *plain)
     const aq_vocab *const v[] = {prefix, plain};
     static const struct {
         const char *text, *want;
-    } tab[] = {{"the", "the"}, {" the", " the"}, {"", ""}};
+    } tab[] = {{"the", "the"}, {" the", " the"}, {"the the", "the the"}, {"", ""}};
     for (size_t k = 0; k < AQ_LEN(v); k++)
         for (size_t i = 0; i < AQ_LEN(tab); i++) {
             AQ_AUTO(aq_toks_clear) aq_toks t = {0};
@@ -165,7 +165,7 @@ static void test_refused(const char *dir)
     } tab[] = {
         {spm, -AQ_E_UNSUPPORTED, "nosuch", "a splitter that llama does not have"},
         {gemma, -AQ_E_UNSUPPORTED, "qwen2", "a splitter that gemma4 does not have"},
-        {spm, -AQ_E_UNSUPPORTED, "kimi-k2", "a splitter that is not known, by its name"},
+        {spm, -AQ_E_UNSUPPORTED, "viking", "a splitter that is not known, by its name"},
         {spm, -AQ_E_FORMAT, "scores", "no scores"},
         {spm, -AQ_E_FORMAT, "token 7", "a score that is no number"},
         {spm, -AQ_E_FORMAT, "token 0", "a byte token spelled otherwise"},
@@ -176,7 +176,7 @@ static void test_refused(const char *dir)
     nan_score[7] = NAN;
     tab[0].in.pre = "nosuch";
     tab[1].in.pre = "qwen2";
-    tab[2].in.model = "gpt2", tab[2].in.pre = "kimi-k2";
+    tab[2].in.model = "gpt2", tab[2].in.pre = "viking";
     tab[3].in.score = NULL;
     tab[4].in.score = nan_score;
     tab[5].in.tok = odd, tab[5].in.type = byte, tab[5].in.n_tok = 1;

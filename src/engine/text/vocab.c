@@ -352,7 +352,7 @@ bool aq_vocab_known(const char *model, const char *pre)
 const char *aq_vocab_known_list(void)
 {
     return "gpt2 with gpt-2, smollm, refact, starcoder, qwen2, qwen35, llama-bpe, glm4, gpt-4o, "
-           "minimax-m2, tekken or deepseek-v3, llama with default, gemma4 with gemma4";
+           "minimax-m2, tekken, kimi-k2 or deepseek-v3, llama with default, gemma4 with gemma4";
 }
 
 int aq_vocab_new(const aq_vocab_in *in, aq_vocab **ret, aq_err *err)
