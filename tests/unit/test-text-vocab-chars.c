@@ -213,6 +213,21 @@ static void test_unknown(const char *dir)
     }
 }
 
+static void test_lines(const char *dir)
+{
+    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+    const aq_vstr tok[] = {{"\n", 1}, {"\n\n", 2}, {"a", 1}, {"aa", 2}};
+    const uint8_t type[] = {1, 1, 1, 1};
+    aq_vocab_in in = input(a, dir, "gemma4");
+    AQ_AUTO(aq_vocab_free) aq_vocab *v = NULL;
+    AQ_AUTO(aq_toks_clear) aq_toks t = {0};
+
+    in.tok = tok, in.type = type, in.n_tok = 4, in.n_merge = 0;
+    ok(aq_vocab_new(&in, &v, NULL) == 0 && aq_vocab_encode(v, "aa\n\n", 4, false, &t, NULL) == 0 &&
+           t.n == 3 && t.id[0] == 2 && t.id[1] == 2 && t.id[2] == 1,
+       "gemma4: newlines that are a token are taken so without merges, words are not");
+}
+
 /* Long runs: with a quadratic merge these would take hours. */
 static void test_long(const char *dir)
 {
@@ -270,6 +285,7 @@ int main(int argc, char **argv)
     test_detok(v[0], v[1]);
     test_refused(argv[1]);
     test_unknown(argv[1]);
+    test_lines(argv[1]);
     test_long(argv[1]);
     torture_in = input(a, argv[1], "prefix");
     torture("SentencePiece", make_and_use, NULL);
