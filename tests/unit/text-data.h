@@ -36,13 +36,15 @@ __attribute__((unused)) static const aq_json *data_parse(aq_arena *a, const char
     return j;
 }
 
-/** vocab.json as input for aq_vocab_new; everything lives in the arena. */
-__attribute__((unused)) static aq_vocab_in data_vocab(aq_arena *a, const char *dir, const char *pre)
+/** A file like vocab.json as input for aq_vocab_new; everything lives in the arena. */
+__attribute__((unused)) static aq_vocab_in data_vocab_of(aq_arena *a, const char *dir,
+                                                         const char *name, const char *pre)
 {
     size_t n;
-    char *text = data_read(dir, "vocab.json", &n);
+    char *text = data_read(dir, name, &n);
     const aq_json *j = data_parse(a, text, n), *tok = aq_json_get(j, "tokens"),
-                  *type = aq_json_get(j, "types"), *merge = aq_json_get(j, "merges");
+                  *type = aq_json_get(j, "types"), *merge = aq_json_get(j, "merges"),
+                  *score = aq_json_get(j, "scores");
     aq_vocab_in in = {.model = "gpt2",
                       .pre = pre,
                       .n_tok = tok->n,
@@ -67,10 +69,22 @@ __attribute__((unused)) static aq_vocab_in data_vocab(aq_arena *a, const char *d
     i = 0;
     for (const aq_json *c = merge->item; c; c = c->next)
         m[i++] = (aq_vstr){c->str, c->n};
+    if (score) {
+        float *f = aq_arena_alloc(a, score->n * sizeof *f);
+        i = 0;
+        for (const aq_json *c = score->item; c; c = c->next)
+            f[i++] = c->kind == AQ_JSON_INT ? (float)c->i : (float)c->num;
+        in.score = f;
+    }
     in.tok = t;
     in.type = k;
     in.merge = m;
     return in;
+}
+
+__attribute__((unused)) static aq_vocab_in data_vocab(aq_arena *a, const char *dir, const char *pre)
+{
+    return data_vocab_of(a, dir, "vocab.json", pre);
 }
 
 __attribute__((unused)) static bool data_same_ids(const aq_toks *t, const aq_json *ids)

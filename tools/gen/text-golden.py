@@ -34,6 +34,13 @@ SPLITTERS = {  # name: steps, whole words first
                 r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"], False),
     'deepseek-v3': ([r'\p{N}{1,3}', '[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+',
                      r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+" + TAIL], False),
+    'tekken': ([r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
+                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
+                r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"], True),
+    'kimi-k2': ([r"[\p{Han}]+|"
+                 r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+                 r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+                 r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+" + TAIL], True),
     'qwen35': ([HEAD + r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+" + TAIL], False),
 }
 TRAIN = [
@@ -54,7 +61,7 @@ TEXTS = [
     '3.14', '1,000,000', '½ ² Ⅷ ๑๒๓', 'Größe', 'Äpfel', 'e\u0301a\u0301', '\u0301', 'a\u0301\u0302b', ' \u0301x', 'हिन्दी', 'ไทยมีน้ำ', 'العربية مَاء', 'вода', '地下水', '水は流れる', '한국어',
     '🙂', '👨\u200d👩\u200d👧', 'a🙂b', '\u00a0x', 'x\u00a0', '\u3000水', '\u2028x\u2029', '\u0085x', '\u200bx', 'x\u200b', '\ufeffx', '!!!', ' !!!', '!!!\n', '!!!\n\n x', '...\r\n', '/* c */\n', '$100', '€5', 'a+b=c', '_x', 'snake_case', 'camelCase',
     'int main(void)\n{\n    return 0;\n}\n', '\x00', '\x1c\x1d', 'a\x00b', '\ue000', '\U0010ffff', 'ſ\'ſ', 'İıŉ', 'ǅ ǆ',
-    '<|start|>', 'x<|start|>y', '<|start|><|end|>', '<|sta', '<|start|', '<|start|>>', '<tool>', 'a <tool> b', '<tool><|end|>', '<tool', '<tool>er', '<tools>', 'HelloWorld XMLHttp ABCs ABC\'S aB\'ll', 'あA あa Aあ \u0301A a/b //\n/x', '.hello !x #Tag 水a1b', '<|end|>\n<|start|>user\nhi', 'wholeword', ' wholeword', 'wholewordx',
+    '<|start|>', 'x<|start|>y', '<|start|><|end|>', '<|sta', '<|start|', '<|start|>>', '<tool>', 'a <tool> b', '<tool><|end|>', '<tool', '<tool>er', '<tools>', 'HelloWorld XMLHttp ABCs ABC\'S aB\'ll', 'あA あa Aあ \u0301A a/b //\n/x', '.hello !x #Tag 水a1b', '<|end|>\n<|start|>user\nhi', 'wholeword', ' wholeword', 'wholewordx', '〇1 1〇々x ⺀!⺀ A地下B 水の',
 ]
 
 

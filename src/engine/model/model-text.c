@@ -116,6 +116,9 @@ static int load_vocab(aq_model *m, const char *model, const char *pre, aq_err *e
     if (!aq_vocab_known(model,
                         pre)) /* before anything is read, so that the refusal names what matters */
         return aq_vocab_new(&in, &m->vocab, err);
+    /* What these kinds mean when the file does not say. */
+    in.add_bos = strcmp(model, "gpt2") != 0 || (pre && !strcmp(pre, "tekken"));
+    in.add_space_prefix = !strcmp(model, "llama");
     if ((rc = strings(g, "tokenizer.ggml.tokens", &tok, &in.n_tok, AQ_VOCAB_TOK_MAX, err)) < 0 ||
         (rc = strings(g, "tokenizer.ggml.merges", &merge, &in.n_merge, AQ_VOCAB_MERGE_MAX, err)) <
             0 ||

@@ -2,6 +2,7 @@
 /* Byte-pair merging of one piece: symbols in a linked list, candidate merges in a heap ordered by rank, then by position.
  * n log n in the piece's bytes. Bytes without a token of their own are left out before merging, as the tokenizers do that
  * the vocabularies come from. Scratch belongs to one call; the vocabulary is const. */
+#include "unicode.h"
 #include "vocab-priv.h"
 
 struct aq_sym {
@@ -61,30 +62,65 @@ static int offer(const aq_vocab *v, aq_bpe *b, uint32_t i)
     return rank == UINT32_MAX ? 0 : heap_put(b, (uint64_t)rank << 32 | i);
 }
 
+static void put_sym(aq_bpe *b, uint32_t *n_sym, int32_t id)
+{
+    if (id < 0)
+        return;
+    b->sym[*n_sym] = (struct aq_sym){(uint32_t)id, *n_sym - 1, *n_sym + 1};
+    ++*n_sym;
+}
+
+/* The symbols of a piece made of characters: U+2581 is a space, and what is no token is spelled in byte tokens. */
+static int chars(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, uint32_t *n_sym)
+{
+    AQ_AUTO(aq_toks_clear) aq_toks bytes = {0};
+
+    for (size_t i = 0, len; i < n; i += len) {
+        uint32_t cp;
+        len = aq_uni_next(s + i, n - i, &cp, NULL);
+        bool space = cp == 0x2581;
+        int32_t id = aq_vocab_find(v, space ? " " : s + i, space ? 1 : len);
+        if (id >= 0) {
+            put_sym(b, n_sym, id);
+            continue;
+        }
+        bytes.n = 0;
+        int rc = aq_vocab_put_bytes(v, s + i, len, &bytes);
+        if (rc < 0)
+            return rc;
+        for (uint32_t k = 0; k < bytes.n; k++)
+            put_sym(b, n_sym, bytes.id[k]);
+    }
+    return 0;
+}
+
 int aq_bpe_word(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, aq_toks *out)
 {
     uint32_t n_sym = 0;
     int rc;
 
-    if (v->split->whole_word) {
+    bool lines = v->kind == AQ_VOCAB_BPE_CHARS && s[0] == '\n';
+    if (v->split->whole_word || lines) {
         int32_t id = aq_vocab_find(v, s, n);
         if (id >= 0)
             return aq_toks_put(out, id);
     }
-    if (n > b->cap_sym) {
-        size_t cap = AQ_MAX(n, b->cap_sym * 2);
+    /* A space that is no token takes three byte tokens. */
+    size_t need = v->kind == AQ_VOCAB_BPE_CHARS && aq_vocab_find(v, " ", 1) < 0 ? n * 3 : n;
+    if (need > b->cap_sym) {
+        size_t cap = AQ_MAX(need, b->cap_sym * 2);
         struct aq_sym *p = realloc(b->sym, cap * sizeof *p);
         if (!p)
             return -AQ_E_NOMEM;
         b->sym = p;
         b->cap_sym = cap;
     }
-    for (size_t i = 0; i < n; i++) {
-        int32_t id = v->byte_tok[(uint8_t)s[i]];
-        if (id >= 0) {
-            b->sym[n_sym] = (struct aq_sym){(uint32_t)id, n_sym - 1, n_sym + 1};
-            n_sym++;
-        }
+    if (v->kind == AQ_VOCAB_BPE_CHARS) {
+        if ((rc = chars(v, b, s, n, &n_sym)) < 0)
+            return rc;
+    } else {
+        for (size_t i = 0; i < n; i++)
+            put_sym(b, &n_sym, v->byte_tok[(uint8_t)s[i]]);
     }
     if (!n_sym)
         return 0;

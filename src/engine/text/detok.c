@@ -64,7 +64,9 @@ int aq_detok_push(aq_detok *d, const aq_vocab *v, int32_t id, bool show_control,
         return -AQ_E_INVAL;
     if (!show_control && aq_vocab_is_control(v, id))
         return 0;
-    for (uint32_t i = 0; i < n; i++) {
+    uint32_t skip = d->at_start && v->space_prefix && n && p[0] == ' ';
+    d->at_start = false;
+    for (uint32_t i = skip; i < n; i++) {
         d->held[d->n_held++] = (uint8_t)p[i];
         if ((rc = drain(d, false, out)) < 0)
             return rc;

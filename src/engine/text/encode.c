@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to tokens: bytes made UTF-8, cut at special tokens (leftmost, then longest), the rest cut by the splitter and merged.
+/* Text to tokens: bytes made UTF-8 (SentencePiece has tokens for any byte and keeps them), cut at special tokens (leftmost, then longest), the rest cut by the splitter and merged.
  * Scratch belongs to the call; any thread. */
 #include "unicode.h"
 #include "vocab-priv.h"
@@ -46,11 +46,23 @@ static int32_t special_at(const aq_vocab *v, const char *s, size_t n, int which,
     return best;
 }
 
-static int encode_words(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, aq_toks *out)
+/* Of either kind of vocabulary; one of the two stays empty. */
+typedef struct scratch {
+    aq_bpe bpe;
+    aq_spm spm;
+} scratch;
+
+static void scratch_clear_p(scratch *b)
+{
+    aq_bpe_clear(&b->bpe);
+    aq_spm_clear(&b->spm);
+}
+
+static int encode_words(const aq_vocab *v, scratch *b, const char *s, size_t n, aq_toks *out)
 {
     for (size_t i = 0; i < n;) {
         size_t len = v->split->fn(s + i, n - i);
-        int rc = aq_bpe_word(v, b, s + i, len, out);
+        int rc = aq_bpe_word(v, &b->bpe, s + i, len, out);
         if (rc < 0)
             return rc;
         i += len;
@@ -59,11 +71,13 @@ static int encode_words(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, a
 }
 
 /* A stretch without special tokens. */
-static int encode_plain(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, aq_toks *out)
+static int encode_plain(const aq_vocab *v, scratch *b, const char *s, size_t n, aq_toks *out)
 {
     size_t from = 0, len;
     int rc;
 
+    if (v->kind == AQ_VOCAB_SPM)
+        return aq_spm_encode(v, &b->spm, s, n, out);
     if (!v->split->first)
         return encode_words(v, b, s, n, out);
     for (size_t i = 0; i < n;) {
@@ -73,7 +87,7 @@ static int encode_plain(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, a
             continue;
         }
         if ((rc = encode_words(v, b, s + from, i - from, out)) < 0 ||
-            (rc = aq_bpe_word(v, b, s + i, len, out)) < 0)
+            (rc = aq_bpe_word(v, &b->bpe, s + i, len, out)) < 0)
             return rc;
         from = i += len;
     }
@@ -93,7 +107,7 @@ static bool touched(marks *m, size_t a, size_t b)
     return m->at < m->n && m->span[m->at].start < b;
 }
 
-static int encode_part(const aq_vocab *v, aq_bpe *b, const char *s, size_t n, int which, marks *m,
+static int encode_part(const aq_vocab *v, scratch *b, const char *s, size_t n, int which, marks *m,
                        aq_toks *out)
 {
     size_t from = 0;
@@ -151,7 +165,7 @@ static int encode(const aq_vocab *v, const char *text, size_t n, int which, mark
                   aq_err *err)
 {
     AQ_AUTO(aq_bytes_clear) aq_bytes fixed = {0};
-    AQ_AUTO(aq_bpe_clear) aq_bpe b = {0};
+    AQ_AUTO(scratch_clear) scratch b = {0};
     uint32_t n_before = out->n;
     int rc = 0;
 
@@ -160,7 +174,7 @@ static int encode(const aq_vocab *v, const char *text, size_t n, int which, mark
             err, AQ_E_LIMIT,
             "text: %zu bytes are more than the %u that can be tokenized at once; shorten it", n,
             AQ_TEXT_BYTES_MAX);
-    if (!clean(text, n)) {
+    if ((m || v->kind != AQ_VOCAB_SPM) && !clean(text, n)) {
         if (m)
             return aq_fail(err, AQ_E_INVAL, "text: a rendered prompt is not UTF-8");
         if ((rc = with_fffd(text, n, &fixed)) == 0)

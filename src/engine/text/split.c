@@ -149,51 +149,87 @@ static size_t split_llama3(const char *s, size_t n)
     return split_words(s, n, AQ_CL_LETTER, 3);
 }
 
+/* What the splitters by upper and lower case differ in. */
+typedef struct cased {
+    bool tails;      /* a contraction belongs to its word */
+    bool slash;      /* / ends signs as line ends do */
+    bool han;        /* runs of the Han script are pieces of their own, and in no word */
+    uint32_t digits; /* of one piece */
+} cased;
+
 /* One run of U = upper, title, other letters and marks, then W = lower, other letters and marks:
  * U*W+ (need_w, with what U* must give back for W+) or U+W*, then a contraction. 0 when s[i..n) has none. */
-static size_t cased_word(const char *s, size_t n, size_t i, bool need_w)
+static size_t cased_word(const char *s, size_t n, size_t i, bool need_w, const cased *k)
 {
     const uint32_t both = AQ_CL_OTHER | AQ_CL_MARK;
-    size_t end = 0, j = i;
+    size_t end = 0, j = i, upper;
     ch c;
 
-    for (; (c = at(s, n, j)).len && (c.cl & (AQ_CL_UPPER | both)); j += c.len)
+    for (; (c = at(s, n, j)).len && (c.cl & (AQ_CL_UPPER | both)); j += c.len) {
+        if (k->han && aq_uni_is_han(c.cp))
+            break;
         if (c.cl & both)
             end = j + c.len;
-    size_t k = run(s, n, j, AQ_CL_LOWER | both);
-    if (k > j || !need_w)
-        end = k;
-    return end > i ? end + contraction(s + end, n - end, true) : 0;
+    }
+    for (upper = j; (c = at(s, n, j)).len && (c.cl & (AQ_CL_LOWER | both)); j += c.len)
+        if (k->han && aq_uni_is_han(c.cp))
+            break;
+    if (j > upper || !need_w)
+        end = j;
+    return end > i ? end + (k->tails ? contraction(s + end, n - end, true) : 0) : 0;
 }
 
 /* [^\r\n\p{L}\p{N}]?U*W+(?i:'s|…)?|[^\r\n\p{L}\p{N}]?U+W*(?i:'s|…)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
  * with U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], W = [\p{Ll}\p{Lm}\p{Lo}\p{M}] */
-static size_t split_gpt4o(const char *s, size_t n)
+static inline size_t split_cased(const char *s, size_t n, const cased *k)
 {
     ch c = at(s, n, 0);
     bool lead = c.cp != '\r' && c.cp != '\n' && !(c.cl & (AQ_CL_LETTER | AQ_CL_NUM));
     size_t len = 0;
 
+    if (k->han) {
+        for (ch d; (d = at(s, n, len)).len && aq_uni_is_han(d.cp);)
+            len += d.len;
+        if (len)
+            return len;
+    }
     for (int need_w = 1; need_w >= 0 && !len; need_w--) {
-        len = lead ? cased_word(s, n, c.len, need_w) : 0;
+        len = lead ? cased_word(s, n, c.len, need_w, k) : 0;
         if (!len)
-            len = cased_word(s, n, 0, need_w);
+            len = cased_word(s, n, 0, need_w, k);
     }
     if (len)
         return len;
     if (c.cl & AQ_CL_NUM)
-        return numbers(s, n, 3);
+        return numbers(s, n, k->digits);
     size_t i = c.cp == ' ';
     if (i)
         c = at(s, n, i);
     if (c.len && !(c.cl & (AQ_CL_SPACE | AQ_CL_LETTER | AQ_CL_NUM))) {
         for (; c.len && !(c.cl & (AQ_CL_SPACE | AQ_CL_LETTER | AQ_CL_NUM)); c = at(s, n, i))
             i += c.len;
-        while (i < n && (s[i] == '\r' || s[i] == '\n' || s[i] == '/'))
+        while (i < n && (s[i] == '\r' || s[i] == '\n' || (k->slash && s[i] == '/')))
             i++;
         return i;
     }
     return space_lines(s, n);
+}
+
+static size_t split_gpt4o(const char *s, size_t n)
+{
+    return split_cased(s, n, &(cased){.tails = true, .slash = true, .digits = 3});
+}
+
+/* The same without contractions, and numbers digit by digit. */
+static size_t split_tekken(const char *s, size_t n)
+{
+    return split_cased(s, n, &(cased){.slash = true, .digits = 1});
+}
+
+/* [\p{Han}]+ before all, no Han in U and W, and signs end with [\r\n]*. */
+static size_t split_kimi(const char *s, size_t n)
+{
+    return split_cased(s, n, &(cased){.tails = true, .han = true, .digits = 3});
 }
 
 /* \p{N}{1,3}, then [一-龥぀-ゟ゠-ヿ]+ : first passes of deepseek-v3. */
@@ -248,6 +284,23 @@ static size_t split_deepseek(const char *s, size_t n)
     return i ? i : len;
 }
 
+/* [^\n]+|\n+ */
+static size_t split_lines(const char *s, size_t n)
+{
+    const char *end;
+
+    if (s[0] == '\n') {
+        size_t i = 1;
+        while (i < n && s[i] == '\n')
+            i++;
+        return i;
+    }
+    end = memchr(s, '\n', n);
+    return end ? (size_t)(end - s) : n;
+}
+
+const aq_splitter aq_splitter_lines = {"gemma4", split_lines, NULL, false};
+
 static const aq_splitter splitters[] = {
     {"gpt-2", split_gpt2, NULL, false},
     {"smollm", split_gpt2, first_digit, false},
@@ -258,6 +311,9 @@ static const aq_splitter splitters[] = {
     {"llama-bpe", split_llama3, NULL, true},
     {"glm4", split_llama3, NULL, false},
     {"gpt-4o", split_gpt4o, NULL, false},
+    {"minimax-m2", split_gpt4o, NULL, false},
+    {"tekken", split_tekken, NULL, true},
+    {"kimi-k2", split_kimi, NULL, true},
     {"deepseek-v3", split_deepseek, first_deepseek, false},
 };
 

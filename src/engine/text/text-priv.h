@@ -46,7 +46,7 @@ typedef struct aq_vocab_in {
     uint32_t n_tok;
     const aq_vstr *tok;  /* [n_tok] */
     const uint8_t *type; /* [n_tok] AQ_TOK_*; NULL: all NORMAL */
-    const float *score;  /* [n_tok] or NULL; byte-level BPE has none */
+    const float *score;  /* [n_tok]; NULL where model is not "llama" */
     uint32_t n_merge;
     const aq_vstr *merge; /* [n_merge] "left right" */
     int32_t bos, eos, eot, eom, unk, pad;
@@ -60,7 +60,7 @@ static inline void aq_toks_clear_p(aq_toks *t)
 
 typedef struct aq_vocab aq_vocab;
 /** Copies what it needs. Errors: UNSUPPORTED (model or splitter not known: names it and lists what is), FORMAT (a merge that
- * names no token, an id out of range, …: says which), LIMIT, NOMEM. */
+ * names no token, an id out of range, no scores, …: says which), LIMIT, NOMEM. */
 int aq_vocab_new(const aq_vocab_in *, aq_vocab **ret, aq_err *) AQ_MUST;
 void aq_vocab_free(aq_vocab *);
 AQ_CLEANUP_FUNC(aq_vocab *, aq_vocab_free)
@@ -95,10 +95,12 @@ int32_t aq_vocab_find_special(const aq_vocab *, const char *text, size_t n);
 
 /* ---- streaming detokenizer ------------------------------------------------------------------------------------------- */
 
-/** Holds back at most 3 bytes of a character that is not complete. Zero it to begin. */
+/** Holds back at most 3 bytes of a character that is not complete. Zero it to begin; set at_start where the tokens are a text
+ * from its beginning, so that the space which the vocabulary puts before a first word is taken off again. */
 typedef struct aq_detok {
     uint8_t held[4];
     uint32_t n_held;
+    bool at_start;
 } aq_detok;
 /** Append to out the complete UTF-8 that this token's bytes make; bytes that fit nowhere become U+FFFD, one each. Control
  * tokens add nothing unless `show_control`. An unknown id is -AQ_E_INVAL. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of a vocabulary, shared by vocab.c, bpe.c, encode.c and split.c. */
+/* Inside of a vocabulary, shared by vocab.c, bpe.c, spm.c, encode.c and split.c. */
 #ifndef AQ_TEXT_VOCAB_PRIV_H
 #define AQ_TEXT_VOCAB_PRIV_H
 
@@ -18,6 +18,14 @@ typedef struct aq_splitter {
 } aq_splitter;
 const aq_splitter *aq_splitter_find(const char *pre);
 const aq_splitter *aq_splitter_list(size_t *ret_n);
+extern const aq_splitter aq_splitter_lines; /* of AQ_VOCAB_BPE_CHARS */
+
+/** How tokens are spelled and found. */
+enum {
+    AQ_VOCAB_BPE_BYTES, /* "gpt2": merges over bytes */
+    AQ_VOCAB_BPE_CHARS, /* "gemma4": merges over characters, byte tokens for what is no token */
+    AQ_VOCAB_SPM        /* "llama": scores over characters, byte tokens too */
+};
 
 typedef struct aq_merge {
     uint32_t left, right, to;
@@ -25,13 +33,16 @@ typedef struct aq_merge {
 
 struct aq_vocab {
     uint32_t n_tok, n_merge, n_special;
-    const aq_splitter *split;
-    char *blob;    /* raw bytes of all tokens */
-    uint32_t *off; /* [n_tok + 1] into blob */
-    uint8_t *type; /* [n_tok] */
-    uint8_t *eog;  /* [n_tok] */
-    uint32_t
-        *tok_slot; /* open addressing over the pieces of NORMAL and BYTE tokens: id + 1, 0 = free */
+    int kind;                 /* AQ_VOCAB_BPE_BYTES, … */
+    bool space_prefix;        /* SPM: a space goes before each stretch of text */
+    uint32_t piece_max;       /* bytes of the longest token */
+    const aq_splitter *split; /* NULL with SPM */
+    float *score;             /* [n_tok], SPM only */
+    char *blob;               /* raw bytes of all tokens */
+    uint32_t *off;            /* [n_tok + 1] into blob */
+    uint8_t *type;            /* [n_tok] */
+    uint8_t *eog;             /* [n_tok] */
+    uint32_t *tok_slot; /* open addressing over the pieces that text is made of: id + 1, 0 = free */
     uint32_t tok_mask;
     aq_merge *merge;      /* [n_merge], index = rank */
     uint32_t *merge_slot; /* open addressing over (left, right): rank + 1, 0 = free */
@@ -49,7 +60,7 @@ static inline const char *aq_vocab_bytes(const aq_vocab *v, uint32_t id, uint32_
     return v->blob + v->off[id];
 }
 int32_t aq_vocab_find(const aq_vocab *, const char *s,
-                      size_t n); /* NORMAL or BYTE token with these bytes, or -1 */
+                      size_t n); /* a token with these bytes that text is made of, or -1 */
 /** Rank of merging two tokens, UINT32_MAX when they do not merge. */
 uint32_t aq_vocab_rank(const aq_vocab *, uint32_t left, uint32_t right);
 
@@ -66,5 +77,22 @@ static inline void aq_bpe_clear_p(aq_bpe *b)
 }
 /** Append the tokens of one piece. -AQ_E_NOMEM. */
 int aq_bpe_word(const aq_vocab *, aq_bpe *, const char *s, size_t n, aq_toks *out) AQ_MUST;
+
+/** Scratch of one encode call. */
+typedef struct aq_spm {
+    struct aq_spm_sym *sym;
+    struct aq_spm_cand *heap;
+    char *raw, *text;
+    size_t n_heap, cap_heap, cap;
+} aq_spm;
+void aq_spm_clear(aq_spm *);
+static inline void aq_spm_clear_p(aq_spm *b)
+{
+    aq_spm_clear(b);
+}
+/** Append the tokens of a stretch without special tokens. -AQ_E_NOMEM. */
+int aq_spm_encode(const aq_vocab *, aq_spm *, const char *s, size_t n, aq_toks *out) AQ_MUST;
+/** Append a character (one space stands for U+2581) in byte tokens, or the unknown token. -AQ_E_NOMEM. */
+int aq_vocab_put_bytes(const aq_vocab *, const char *s, size_t n, aq_toks *out) AQ_MUST;
 
 #endif

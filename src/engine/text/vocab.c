@@ -2,9 +2,12 @@
 /* Vocabulary: making, look-ups, freeing. Immutable afterwards; any thread.
  *
  * Byte-level BPE files spell each byte of a token as one printable character (the GPT-2 alphabet: the bytes 21-7E, A1-AC, AE-FF
- * stand for themselves, the other 68 follow from U+0100 on). Tokens are kept as raw bytes here. */
+ * stand for themselves, the other 68 follow from U+0100 on). The other kinds write a space as U+2581 and single bytes as
+ * <0xXX>. Tokens are kept as raw bytes here. */
 #include "unicode.h"
 #include "vocab-priv.h"
+
+#include <math.h>
 
 int aq_toks_put(aq_toks *t, int32_t id)
 {
@@ -102,6 +105,43 @@ static bool spelled_bytes(const char *s, size_t n, char *out, size_t *ret_n)
     return true;
 }
 
+/* The same for the kinds made of characters: U+2581 is a space. */
+static bool spaced_bytes(const char *s, size_t n, char *out, size_t *ret_n)
+{
+    size_t k = 0;
+
+    for (size_t i = 0; i < n;) {
+        bool space = n - i >= 3 && !memcmp(s + i, "\xE2\x96\x81", 3);
+        out[k++] = space ? ' ' : s[i];
+        i += space ? 3 : 1;
+    }
+    *ret_n = k;
+    return true;
+}
+
+static bool raw_bytes(const aq_vocab *v, const char *s, size_t n, char *out, size_t *ret_n)
+{
+    return v->kind == AQ_VOCAB_BPE_BYTES ? spelled_bytes(s, n, out, ret_n)
+                                         : spaced_bytes(s, n, out, ret_n);
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+}
+
+/* The byte that "<0xXX>" stands for, or -1. */
+static int byte_of(const aq_vstr *s)
+{
+    if (s->n != 6 || memcmp(s->p, "<0x", 3) || s->p[5] != '>')
+        return -1;
+    int hi = hex_digit(s->p[3]), lo = hex_digit(s->p[4]);
+    return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
+}
+
 static bool in_text(int type)
 {
     return type == AQ_TOK_CONTROL || type == AQ_TOK_USER_DEFINED || type == AQ_TOK_UNKNOWN;
@@ -140,13 +180,26 @@ static int take_tokens(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
         v->off[i] = (uint32_t)at;
         v->type[i] = (uint8_t)type;
         bool plain = type == AQ_TOK_NORMAL || type == AQ_TOK_BYTE;
-        if (!plain || !spelled_bytes(in->tok[i].p, in->tok[i].n, v->blob + at, &n)) {
+        int byte = -1;
+        if (type == AQ_TOK_BYTE && v->kind != AQ_VOCAB_BPE_BYTES) {
+            if ((byte = byte_of(&in->tok[i])) < 0)
+                return aq_fail(err, AQ_E_FORMAT,
+                               "vocabulary: token %u is of the byte type, but not spelled <0xXX>",
+                               i);
+            v->blob[at] = (char)byte;
+            n = 1;
+            if (v->byte_tok[byte] < 0)
+                v->byte_tok[byte] = (int32_t)i;
+        } else if (!plain || !raw_bytes(v, in->tok[i].p, in->tok[i].n, v->blob + at, &n)) {
             if (in->tok[i].n)
                 memcpy(v->blob + at, in->tok[i].p, in->tok[i].n);
             n = in->tok[i].n;
         }
         v->off[i + 1] = (uint32_t)(at + n);
-        if (plain && n && aq_vocab_find(v, v->blob + at, n) < 0) {
+        bool found =
+            plain ? byte < 0 : type == AQ_TOK_USER_DEFINED && v->kind != AQ_VOCAB_BPE_BYTES;
+        v->piece_max = AQ_MAX(v->piece_max, (uint32_t)n);
+        if (found && n && aq_vocab_find(v, v->blob + at, n) < 0) {
             uint32_t k = hash_bytes(v->blob + at, n) & v->tok_mask;
             while (v->tok_slot[k])
                 k = (k + 1) & v->tok_mask;
@@ -155,15 +208,33 @@ static int take_tokens(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
         v->n_special += in_text(type) && n;
         at += n;
     }
-    for (uint32_t b = 0; b < 256; b++) {
+    for (uint32_t b = 0; b < 256 && v->kind == AQ_VOCAB_BPE_BYTES; b++) {
         char c = (char)b;
         v->byte_tok[b] = aq_vocab_find(v, &c, 1);
     }
     return 0;
 }
 
+static int take_scores(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
+{
+    if (v->kind != AQ_VOCAB_SPM)
+        return 0;
+    if (!in->score)
+        return aq_fail(err, AQ_E_FORMAT,
+                       "vocabulary: tokenizer \"llama\" needs tokenizer.ggml.scores");
+    for (uint32_t i = 0; i < in->n_tok; i++)
+        if (isnan(in->score[i]))
+            return aq_fail(err, AQ_E_FORMAT, "vocabulary: the score of token %u is no number", i);
+    if (!(v->score = malloc(in->n_tok * sizeof *v->score)))
+        return aq_fail(err, AQ_E_NOMEM, "vocabulary: out of memory for %u scores", in->n_tok);
+    memcpy(v->score, in->score, in->n_tok * sizeof *v->score);
+    return 0;
+}
+
 static int take_merges(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
 {
+    if (v->kind == AQ_VOCAB_SPM) /* scores take their place */
+        return 0;
     v->n_merge = in->n_merge;
     v->merge = malloc((in->n_merge + 1) * sizeof *v->merge);
     v->merge_slot = slots(in->n_merge, &v->merge_mask);
@@ -177,8 +248,8 @@ static int take_merges(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
         if (!sp || m->n > AQ_VOCAB_PIECE_BYTES_MAX)
             return aq_fail(err, AQ_E_FORMAT,
                            "vocabulary: merge %u is not two tokens with a space between", i);
-        if (!spelled_bytes(m->p, (size_t)(sp - m->p), buf, &nl) ||
-            !spelled_bytes(sp + 1, m->n - (size_t)(sp - m->p) - 1, buf + nl, &nr))
+        if (!raw_bytes(v, m->p, (size_t)(sp - m->p), buf, &nl) ||
+            !raw_bytes(v, sp + 1, m->n - (size_t)(sp - m->p) - 1, buf + nl, &nr))
             return aq_fail(err, AQ_E_FORMAT,
                            "vocabulary: merge %u has characters that stand for no byte", i);
         int32_t l = aq_vocab_find(v, buf, nl), r = aq_vocab_find(v, buf + nl, nr),
@@ -261,15 +332,27 @@ static int take_ids(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
     return 0;
 }
 
+/* AQ_VOCAB_*, or -1. Files of the newer kinds may leave the splitter out, for they have one only. */
+static int kind_of(const char *model, const char *pre)
+{
+    if (!model)
+        return -1;
+    if (!strcmp(model, "gpt2"))
+        return aq_splitter_find(pre) ? AQ_VOCAB_BPE_BYTES : -1;
+    if (!strcmp(model, "gemma4"))
+        return !pre || !strcmp(pre, "gemma4") ? AQ_VOCAB_BPE_CHARS : -1;
+    return !strcmp(model, "llama") && (!pre || !strcmp(pre, "default")) ? AQ_VOCAB_SPM : -1;
+}
+
 bool aq_vocab_known(const char *model, const char *pre)
 {
-    return model && !strcmp(model, "gpt2") && aq_splitter_find(pre);
+    return kind_of(model, pre) >= 0;
 }
 
 const char *aq_vocab_known_list(void)
 {
-    return "gpt2 with gpt-2, smollm, refact, starcoder, qwen2, qwen35, llama-bpe, glm4, gpt-4o or "
-           "deepseek-v3";
+    return "gpt2 with gpt-2, smollm, refact, starcoder, qwen2, qwen35, llama-bpe, glm4, gpt-4o, "
+           "minimax-m2, tekken, kimi-k2 or deepseek-v3, llama with default, gemma4 with gemma4";
 }
 
 int aq_vocab_new(const aq_vocab_in *in, aq_vocab **ret, aq_err *err)
@@ -288,9 +371,15 @@ int aq_vocab_new(const aq_vocab_in *in, aq_vocab **ret, aq_err *err)
                        in->n_tok, in->n_merge, AQ_VOCAB_TOK_MAX, AQ_VOCAB_MERGE_MAX);
     if (!(v = calloc(1, sizeof *v)))
         return aq_fail(err, AQ_E_NOMEM, "vocabulary: out of memory");
-    v->split = aq_splitter_find(in->pre);
-    if ((rc = take_tokens(v, in, err)) < 0 || (rc = take_merges(v, in, err)) < 0 ||
-        (rc = take_special(v, err)) < 0 || (rc = take_ids(v, in, err)) < 0)
+    v->kind = kind_of(in->model, in->pre);
+    v->space_prefix = v->kind == AQ_VOCAB_SPM && in->add_space_prefix;
+    if (v->kind != AQ_VOCAB_SPM)
+        v->split = v->kind == AQ_VOCAB_BPE_CHARS ? &aq_splitter_lines : aq_splitter_find(in->pre);
+    for (uint32_t b = 0; b < 256; b++)
+        v->byte_tok[b] = -1;
+    if ((rc = take_tokens(v, in, err)) < 0 || (rc = take_scores(v, in, err)) < 0 ||
+        (rc = take_merges(v, in, err)) < 0 || (rc = take_special(v, err)) < 0 ||
+        (rc = take_ids(v, in, err)) < 0)
         return rc;
     *ret = AQ_STEAL(v);
     return 0;
@@ -301,6 +390,7 @@ void aq_vocab_free(aq_vocab *v)
     if (!v)
         return;
     free(v->blob);
+    free(v->score);
     free(v->off);
     free(v->type);
     free(v->eog);
