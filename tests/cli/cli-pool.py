@@ -131,7 +131,8 @@ all_dead = all([die() for _ in range(5)])
 before = rss()
 all_dead = all([die() for _ in range(15)]) and all_dead
 ok(all_dead, 'twenty times a chat is killed in the middle and the next one is served at once')
-ok(abs(rss() - before) <= 1024, 'the node holds as much memory after fifteen of them as before', (before, rss()))
+if 'AQ_SANITIZE' not in os.environ:  # a sanitizer keeps what was freed; it looks for leaks itself
+    ok(abs(rss() - before) <= 1024, 'the node holds as much memory after fifteen of them as before', (before, rss()))
 r = run(*chat('qwen35', port, '--max', '24', '--json'))
 ok(r.returncode == 0 and json.loads(r.stdout)['pool']['losses'] == 0, 'and answers', r.stderr)
 ok(end(laptop) == 0, 'the node ends')
