@@ -84,7 +84,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* RMS of the difference relative to the spread of the logits, of all rows but the worst `but` in 100: where two experts are nearly
+/* RMS of the difference relative to the spread of the logits, of all rows but the worst `but` in 100 (at least 2): where two experts are nearly
  * tied, rounding may choose the other one, and a row computed by it is another row. */
 static double rel_rms(const float *a, const float *b, uint32_t but)
 {
@@ -98,7 +98,7 @@ static double rel_rms(const float *a, const float *b, uint32_t but)
         }
     }
     qsort(row, LEN, sizeof *row, by_size);
-    size_t kept = LEN - LEN * but / 100;
+    size_t kept = LEN - (but ? AQ_MAX(2, LEN * but / 100) : 0);
     for (size_t r = 0; r < kept; r++)
         d += row[r];
     return sqrt(d / ((double)kept * GW_VOCAB)) / sqrt(sum2 / n - sum / n * sum / n);
@@ -115,8 +115,9 @@ static void near_reference(const kind *m, const char *path, const float *want)
        m->type, path, e32);
     /* the rest is decoded to floats: only the KV is rounded */
     double most = strcmp(m->type, "rest") ? 4e-2 : 5e-3;
-    ok(e8 < most && e8 > 1e-5, "%s %s %s: %.1e from the reference in 98 of 100 rows (below %.0e)",
-       m->arch, m->type, path, e8, most);
+    ok(e8 < most && e8 > 1e-5,
+       "%s %s %s: %.1e from the reference but for its worst rows (below %.0e)", m->arch, m->type,
+       path, e8, most);
 }
 
 /* ---- experts ---- */

@@ -138,7 +138,7 @@ static void sample(aq_engine *e, aq_wnd *w)
         aq_sseq *s = &e->seq[w->part[i].seq];
         if (!w->part[i].logits)
             continue;
-        float *logits = e->logits + (size_t)at++ * e->n_vocab;
+        size_t row = at++;
         aq_req *r = s->state == AQ_SEQ_LIVE && !s->lost ? s->req : NULL;
         if (!r || atomic_load(&r->cancel))
             continue;
@@ -146,7 +146,7 @@ static void sample(aq_engine *e, aq_wnd *w)
             s->bad = true;
             aq_req_end(e, r, w->rc, &w->err);
         } else {
-            aq_gen_token(e, r, logits);
+            aq_gen_token(e, r, e->logits + row * e->n_vocab);
         }
     }
 }
