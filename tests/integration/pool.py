@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One model over two PCs of a LAN: paired by digits, a chat at several cuts, the cable cut in the middle of a reply and mended.
+usage: pool.py AQUIFER-CLI SOURCE-ROOT"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import lan
+
+lan.enter()
+tap = lan.Tap()
+ok = tap.ok
+cli, golden = os.path.abspath(sys.argv[1]), os.path.join(sys.argv[2], 'tests', 'golden')
+tmp = tempfile.TemporaryDirectory(prefix='aq-lan-pool-')
+MODEL = os.path.join(golden, 'llama.gguf')
+LONG = os.path.join(golden, 'qwen3moe.gguf')  # it goes on and on
+there = os.path.join(tmp.name, 'models')  # the worker's own copy, under another name
+os.mkdir(there)
+for i, m in enumerate((MODEL, LONG)):
+    shutil.copy(m, os.path.join(there, 'copy%d.gguf' % i))
+net = lan.Lan()
+desktop, laptop = net.pc(1), net.pc(2)
+NAMES = {desktop: 'Desktop', laptop: 'Laptop'}
+
+
+def state(pc):
+    return ['--state', os.path.join(tmp.name, NAMES[pc])]
+
+
+def start(pc, *args, **more):
+    return pc.popen(cli, *args, *state(pc), **{'bufsize': 0, 'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, **more})
+
+
+def until(p, pattern):
+    """What a program says on standard error until it says this; the match, or None when it ends first."""
+    said, fd = b'', p.stderr.fileno() if p.stderr else p.screen
+    while not re.search(pattern, said):
+        try:
+            b = os.read(fd, 1)
+        except OSError:  # a terminal whose program ended
+            b = b''
+        if not b:
+            return said, None
+        said += b
+    return said, re.search(pattern, said)
+
+
+def node(*args):
+    """A node that serves, and what it said."""
+    p = start(laptop, 'node', '--name', 'Laptop', '--model-dir', there, '--threads', '1', '--json', *args)
+    line = p.stdout.readline()
+    return p, json.loads(line) if line else p.stderr.read()
+
+
+def end(p, sig=signal.SIGTERM):
+    p.send_signal(sig)
+    p.communicate(timeout=lan.HANG_S)
+    return p.returncode
+
+
+def chat(*args, n=24, model=MODEL):
+    return ['chat', '-m', model, '--temp', '0', '--threads', '1', '-p', 'Hello', '--max', str(n), '--ctx', '512', *args]
+
+
+def answer(*args, n=24):
+    p = start(desktop, *chat('--json', *args, n=n))
+    out, err = p.communicate(timeout=lan.HANG_S)
+    return (json.loads(out) if p.returncode == 0 else {}), err
+
+
+# --- paired -----------------------------------------------------------------------------------------------------------------------
+wait = start(laptop, 'pool', 'pair', '--wait', '--name', 'Laptop', stdin=subprocess.PIPE)
+said, ready = until(wait, rb'port (\d+)\n')
+ok(ready, 'the worker waits for a PC', said)
+call = start(desktop, 'pool', 'pair', 'Laptop', '--name', 'Desktop', stdin=subprocess.PIPE)
+digits = [until(p, rb'here: (\d{3}) (\d{3})\n.*\] ') for p in (call, wait)]
+same = all(m for _, m in digits) and digits[0][1].groups() == digits[1][1].groups()
+for p in (call, wait):
+    p.stdin.write(b'y\n' if same else b'n\n')
+ok(same and [p.wait(timeout=lan.HANG_S) for p in (call, wait)] == [0, 0], 'the same digits on both: paired', digits)
+
+# --- a chat at several cuts ---------------------------------------------------------------------------------------------------------
+worker, said = node()
+ok(isinstance(said, dict) and said['name'] == 'Laptop' and said['port'] == 7710, 'the worker serves, and needs no secret', said)
+one, why = answer()
+ok(one.get('text'), 'one PC answers', why)
+for cut in (1, 2):
+    two, why = answer('--pool', '--cut', str(cut))
+    ok(two and two['text'] == one['text'] and two['pool']['pc'] == 'Laptop' and two['pool']['cut'] == cut and two['pool']['windows'] > 0,
+       'the same text over two, parted before layer %d' % cut, (one, two, why))
+
+# --- the cable ----------------------------------------------------------------------------------------------------------------------
+p = start(desktop, *chat(n=460, model=LONG))
+whole, why = p.communicate(timeout=lan.HANG_S)
+ok(p.returncode == 0 and len(whole) > 100, 'a long answer of one PC', why)
+screen, slave = os.openpty()  # pauses are told to a terminal
+p = start(desktop, *chat('--pool', '--cut', '1', n=460, model=LONG), stderr=slave)
+os.close(slave)
+p.screen = screen
+first = p.stdout.read(1)
+p.send_signal(signal.SIGSTOP)  # so that the answer does not end before the cable is cut
+net.cut(desktop, 0)
+p.send_signal(signal.SIGCONT)
+said, lost = until(p, rb'\[paused: [^\n]*\n')
+ok(lost and p.poll() is None and b'Laptop' in said, 'the cable is cut in the middle of the answer: it pauses, and names the PC', said)
+net.mend(desktop, 0)
+said, back = until(p, rb'Laptop is back')
+rest, why = p.communicate(timeout=lan.HANG_S)
+ok(back and b'alone' not in said, 'mended: it goes on over both', said)
+ok(p.returncode == 0 and first + rest == whole, 'with the same text as undisturbed', (first + rest, whole, why))
+
+ok(end(worker) == 0, 'the worker ends when it is told to')
+tmp.cleanup()
+tap.done()
