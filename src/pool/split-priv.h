@@ -78,6 +78,7 @@ typedef struct aq_remote_times {
 } aq_remote_times;
 void aq_remote_get_times(aq_stage *, aq_remote_times *ret);
 void aq_remote_name(aq_stage *, char ret[AQ_NAME_MAX + 1]);
+void aq_remote_addr(aq_stage *, char ret[AQ_ADDR_MAX + 1]);
 void aq_remote_get_count(aq_stage *, aq_link_count *ret);
 
 #endif

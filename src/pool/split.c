@@ -365,11 +365,12 @@ void aq_split_get_state(aq_split *s, aq_split_state *ret)
     aq_link_count n = {0};
 
     pthread_mutex_lock(&s->lock);
+    *ret = s->state;
     if (s->remote) {
         aq_remote_get_times(s->remote, &t);
         aq_remote_get_count(s->remote, &n);
+        aq_remote_addr(s->remote, ret->addr);
     }
-    *ret = s->state;
     pthread_mutex_unlock(&s->lock);
     ret->load_done = atomic_load(&s->there.done);
     ret->load_total = atomic_load(&s->there.total);

@@ -115,6 +115,24 @@ rest, why = p.communicate(timeout=lan.HANG_S)
 ok(back and b'alone' not in said, 'mended: it goes on over both', said)
 ok(p.returncode == 0 and first + rest == whole, 'with the same text as undisturbed', (first + rest, whole, why))
 
+# --- found by itself ------------------------------------------------------------------------------------------------------------------
+end(worker)
+worker, said = node('--port', '7799')  # the address that is known does not answer any more
+two, why = answer('--pool', '--cut', '1')
+ok(two and two['text'] == one['text'], 'a worker on another port is found by mDNS', why)
+laptop_of = lambda: [m for m in json.loads(desktop.run(cli, 'pool', 'status', *state(desktop), '--json'))['members'] if m['name'] == 'Laptop'][0]
+ok(laptop_of()['addresses'][0].endswith(':7799'), 'and where it answered is remembered', laptop_of())
+desktop.stop_avahi()
+two, why = answer('--pool', '--cut', '1')
+ok(two and two['text'] == one['text'], 'so that the next chat needs no mDNS', why)
+end(worker)
+worker, said = node('--port', '7798')
+p = start(desktop, *chat('--pool', '--cut', '1'))
+out, why = p.communicate(timeout=lan.HANG_S)
+ok(p.returncode and why.count(b'\n') == 1 and b'nothing answers' in why, 'with no mDNS one that moved is not found: an error', why)
+two, why = answer('--pool', '--cut', '1', '--addr', '10.77.0.2:7798')
+ok(two and two['text'] == one['text'], 'but reached by its address', why)
+
 ok(end(worker) == 0, 'the worker ends when it is told to')
 tmp.cleanup()
 tap.done()

@@ -312,6 +312,7 @@ enum {
 typedef struct aq_split_state {
     uint32_t kind, cut, n_layer, n_loss;         /* n_loss: times that the other PC was lost */
     char pc[AQ_NAME_MAX + 1];                    /* the other PC's name */
+    char addr[AQ_ADDR_MAX + 1];                  /* where it answered, "" when it is lost */
     char text[500];                              /* LOST, ALONE: why, in words */
     uint64_t load_done, load_total;              /* bytes that the other PC loads now */
     uint64_t n_window, n_row, worker_us, net_us; /* since it was connected last */
