@@ -48,9 +48,29 @@ typedef struct aq_worker_count {
 } aq_worker_count;
 void aq_worker_get_count(aq_worker *, aq_worker_count *ret);
 
+/** Weights of layers [l0, l1) and their share of the state, in bytes. */
+uint64_t aq_layers_need_bytes(const aq_model_info *, uint32_t l0, uint32_t l1,
+                              const aq_state_cfg *);
 /** NOMEM, with both numbers, when these layers and their state do not fit into this PC's free memory. */
 int aq_layers_check_memory(const aq_model_info *, uint32_t l0, uint32_t l1, const aq_state_cfg *,
                            aq_err *) AQ_MUST;
+
+/* ---- cut.c ----------------------------------------------------------------------------------- */
+
+/** Where to part a model: at half, or at the place next to it where both parts fit. here, there: bytes
+ * that the two PCs have; this one also keeps the embedding and the head. pc: the other's name. Errors:
+ * UNSUPPORTED (it can be parted nowhere), NOMEM with both numbers. */
+int aq_cut_choose(const aq_model_info *, const aq_state_cfg *, uint64_t here_bytes,
+                  uint64_t there_bytes, const char *pc, uint32_t *ret, aq_err *) AQ_MUST;
+
+typedef struct aq_peer_mem {
+    uint64_t bytes; /* free, or held by layers that it gives back */
+    char name[AQ_NAME_MAX + 1];
+} aq_peer_mem;
+/** Ask a PC how much memory it has for layers, on a connection of its own. Blocks, some seconds at most;
+ * cancel (may be NULL) of progress ends it. Errors as of a link: GONE, AUTH, TIMEOUT, CANCELLED, … */
+int aq_peer_mem_ask(aq_net *, const struct sockaddr_storage *addr, uint32_t n_addr, const aq_id *to,
+                    const aq_progress *, aq_peer_mem *ret, aq_err *) AQ_MUST;
 
 /* ---- remote.c -------------------------------------------------------------------------------- */
 

@@ -68,6 +68,7 @@ struct aq_worker {
     job q[QUEUE_MAX];
     uint32_t head, n;
     uint64_t n_load, n_config, n_window, n_row, busy_us;
+    uint64_t held_bytes; /* what stage takes: given back before others are loaded */
 };
 
 /* ---- links ----------------------------------------------------------------------------------- */
@@ -264,6 +265,7 @@ static int got_stats(aq_worker *w, peer *p, const aq_hdr *h, aq_err *err)
         rc = rc < 0 ? rc : aq_kv_put_u64(&b, "l1", w->stage->l1);
     }
     rc = rc < 0 ? rc : aq_kv_put_u64(&b, "mem_free", aq_mem_free_bytes());
+    rc = rc < 0 ? rc : aq_kv_put_u64(&b, "mem_held", w->held_bytes);
     rc = rc < 0 ? rc : aq_kv_put_u64(&b, "windows", w->n_window);
     rc = rc < 0 ? rc : aq_kv_put_u64(&b, "rows", w->n_row);
     rc = rc < 0 ? rc : aq_kv_put_u64(&b, "busy_us", w->busy_us);
@@ -387,6 +389,7 @@ static void unload(aq_worker *w)
     pthread_mutex_lock(&w->lock);
     aq_stage *st = w->stage;
     w->stage = NULL;
+    w->held_bytes = 0;
     pthread_mutex_unlock(&w->lock);
     if (st)
         st->vt->close(st);
@@ -396,10 +399,10 @@ static void unload(aq_worker *w)
     w->loaded = (config){0};
 }
 
-int aq_layers_check_memory(const aq_model_info *in, uint32_t l0, uint32_t l1,
-                           const aq_state_cfg *sc, aq_err *err)
+uint64_t aq_layers_need_bytes(const aq_model_info *in, uint32_t l0, uint32_t l1,
+                              const aq_state_cfg *sc)
 {
-    uint64_t need = 0, have = aq_mem_free_bytes();
+    uint64_t need = 0;
     double share = (double)(l1 - l0) / in->n_layer;
     double kv = (double)in->kv_f16_bytes_tok * (sc->kv_type == AQ_KV_F32 ? 2 : 1) * AQ_PAGE_TOK *
                 sc->n_page;
@@ -407,7 +410,14 @@ int aq_layers_check_memory(const aq_model_info *in, uint32_t l0, uint32_t l1,
 
     for (uint32_t i = l0; i < l1; i++)
         need += in->layer_bytes[i];
-    need += (uint64_t)((kv + recur) * share);
+    return need + (uint64_t)((kv + recur) * share);
+}
+
+int aq_layers_check_memory(const aq_model_info *in, uint32_t l0, uint32_t l1,
+                           const aq_state_cfg *sc, aq_err *err)
+{
+    uint64_t need = aq_layers_need_bytes(in, l0, l1, sc), have = aq_mem_free_bytes();
+
     if (need <= have)
         return 0;
     return aq_fail(err, AQ_E_NOMEM,
@@ -445,6 +455,7 @@ static int load(aq_worker *w, const config *c, aq_err *err)
     st->done_user = w;
     pthread_mutex_lock(&w->lock);
     w->stage = st;
+    w->held_bytes = aq_layers_need_bytes(in, c->l0, c->l1, &c->state);
     w->n_load++;
     pthread_mutex_unlock(&w->lock);
     w->loaded = *c;

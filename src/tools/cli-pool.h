@@ -24,7 +24,7 @@ typedef struct cli_split_opt {
     const char *pc;            /* name of the other PC; NULL = the only other member */
     const char *addr;          /* where it is; NULL = where it was last, or where mDNS finds it */
     const char *rows;          /* f32, f16, bf16 */
-    uint32_t cut;              /* layers here; 0 = half */
+    uint32_t cut;              /* layers here; 0 = by the memory of both */
     void (*change_cb)(void *); /* as in aq_split_cfg */
 } cli_split_opt;
 typedef struct cli_split {

@@ -137,15 +137,6 @@ static int where(const cli_split_opt *o, const aq_trust *trust, const aq_member 
                        mdns.state == AQ_PRESENCE_RUNNING ? "" : aq_presence_text(mdns.state));
 }
 
-static uint32_t half(const aq_model_info *in)
-{
-    uint32_t cut = in->n_layer / 2;
-
-    while (cut > 1 && !in->cut_ok[cut])
-        cut--;
-    return AQ_MAX(cut, 1u);
-}
-
 int cli_split_open(cli_split *ret, const cli_split_opt *o, aq_rt *rt, const aq_model *m,
                    const aq_wsrc *src, const aq_engine_cfg *ec, aq_err *err)
 {
@@ -174,7 +165,7 @@ int cli_split_open(cli_split *ret, const cli_split_opt *o, aq_rt *rt, const aq_m
                        .to = &peer->id,
                        .addr = addr,
                        .n_addr = n,
-                       .cut = o->cut ? o->cut : half(aq_model_get_info(m)),
+                       .cut = o->cut,
                        .rows = o->rows,
                        .engine = *ec,
                        .alone_after_ms = 10000,

@@ -94,6 +94,8 @@ for cut in (1, 2):
     two, why = answer('--pool', '--cut', str(cut))
     ok(two and two['text'] == one['text'] and two['pool']['pc'] == 'Laptop' and two['pool']['cut'] == cut and two['pool']['windows'] > 0,
        'the same text over two, parted before layer %d' % cut, (one, two, why))
+two, why = answer('--pool')
+ok(two and two['text'] == one['text'] and two['pool']['cut'] == 1, 'with no cut said, both have room: about half', (two, why))
 
 # --- the cable ----------------------------------------------------------------------------------------------------------------------
 p = start(desktop, *chat(n=460, model=LONG))

@@ -269,6 +269,7 @@ static void refusals(const rig *r, const rig *other)
 {
     aq_node *n = serve(r, 0);
     aq_split *s = NULL, *second = NULL;
+    aq_split_state st;
     aq_err err = {0};
     aq_node_state ns;
     chat ch;
@@ -297,9 +298,14 @@ static void refusals(const rig *r, const rig *other)
     ok(split_with(other, &a, aq_node_port(n), 1, NULL, 0, &s, &err) == -AQ_E_MISMATCH &&
            strstr(err.text, "Laptop") && strstr(err.text, "no copy of this model"),
        "another model: %s", err.text);
-    ok(split_with(r, &a, aq_node_port(n), 0, NULL, 0, &s, &err) == -AQ_E_INVAL &&
-           split_with(r, &a, aq_node_port(n), r->in->n_layer, NULL, 0, &s, &err) == -AQ_E_INVAL,
-       "no cut at the ends: %s", err.text);
+    ok(split_with(r, &a, aq_node_port(n), r->in->n_layer, NULL, 0, &s, &err) == -AQ_E_INVAL,
+       "no cut at the end: %s", err.text);
+    ok(split_with(r, &a, aq_node_port(n), 0, NULL, 0, &s, &err) >= 0, "no cut said %s", err.text);
+    aq_split_get_state(s, &st);
+    ok(st.kind == AQ_SPLIT_RUNNING && st.cut == r->in->n_layer / 2,
+       "half, where both have room: %u", st.cut);
+    aq_split_free(s);
+    wait_until((aq_node_get_state(n, &ns), !ns.who[0]));
     ok(split_with(r, &a, aq_node_port(n), 1, "f64", 0, &s, &err) == -AQ_E_INVAL, "rows: %s",
        err.text);
     ok(aq_trust_set_perms(b.trust, aq_trust_id(a.trust), AQ_PERM_REQUESTS, &err) >= 0 &&

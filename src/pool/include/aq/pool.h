@@ -289,7 +289,8 @@ typedef struct aq_split_cfg {
     const aq_id *to;         /* the other PC; NULL = whoever of the pool answers */
     const char *const *addr; /* where it may be: "192.168.1.7:7710" */
     uint32_t n_addr;         /* 1 .. AQ_ADDRS_MAX */
-    uint32_t cut;
+    uint32_t
+        cut; /* layers here; 0 = by the free memory of both: half, or next to it where both fit */
     const char *rows;     /* how rows travel: "f32" (exact, also NULL), "f16", "bf16" */
     aq_engine_cfg engine; /* stage, n_stage are not looked at; n_page 0 = n_parallel full chats */
     uint32_t
