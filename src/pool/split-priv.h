@@ -22,6 +22,21 @@ AQ_CLEANUP_FUNC(aq_finder *, aq_finder_free)
 int aq_finder_open(aq_finder *, aq_rt *, const uint8_t fp[32], aq_model **ret, aq_wsrc *ret_src,
                    aq_err *) AQ_MUST;
 
+/* ---- backoff.c ------------------------------------------------------------------------------- */
+
+/** After an error of its own a worker begins anew: 3 s later, then 6, 12 … 60 s, until something went
+ * right. By aq_now_us; guarded by its owner. All zero: nothing went wrong. */
+typedef struct aq_backoff {
+    uint32_t n_row, n_all; /* errors in a row; ever */
+    int64_t until_us;
+    aq_err why; /* of the last one; kept */
+} aq_backoff;
+void aq_backoff_fail(aq_backoff *, const aq_err *why);
+void aq_backoff_right(aq_backoff *);
+int64_t aq_backoff_left_us(const aq_backoff *); /* 0 = now */
+/** An error of the PC, its disk or its device, and not of what was asked. */
+bool aq_backoff_is_fault(int rc);
+
 /* ---- worker.c -------------------------------------------------------------------------------- */
 
 typedef struct aq_worker aq_worker;
@@ -45,6 +60,8 @@ typedef struct aq_worker_count {
     bool loaded, owned;
     uint32_t l0, l1;
     char who[AQ_NAME_MAX + 1]; /* the coordinator's name, "" = none */
+    uint32_t n_fault;
+    char fault[256]; /* the last one in words, "" = none yet */
 } aq_worker_count;
 void aq_worker_get_count(aq_worker *, aq_worker_count *ret);
 

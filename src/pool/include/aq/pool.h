@@ -275,6 +275,8 @@ typedef struct aq_node_state {
     uint32_t l0, l1;           /* layers [l0, l1) when loaded */
     uint64_t n_load, n_window; /* times that weights were read; windows computed */
     char who[AQ_NAME_MAX + 1]; /* who it works for, "" = nobody */
+    uint32_t n_fault;          /* errors of its own, after which it began anew 3 to 60 s later */
+    char fault[256];           /* the last one in words, "" = none yet */
 } aq_node_state;
 void aq_node_get_state(aq_node *, aq_node_state *ret);
 
