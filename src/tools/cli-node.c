@@ -103,6 +103,14 @@ static int tell(aq_trust *trust, const aq_node *node, bool json)
     return cli_flush();
 }
 
+/* What a service says is kept by who started it. */
+static void log_cb(void *user, int level, const char *line)
+{
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 /* Others find it by themselves; not one that only this PC can reach. */
 static int show(const aq_trust *trust, const aq_node *node, const char *bind, aq_presence **ret,
                 aq_err *err)
@@ -181,6 +189,8 @@ int cli_node(int argc, char **argv)
         return cli_fail("node", rc, &err);
     if ((code = tell(trust, node, json)) != CLI_OK)
         return code;
+    aq_log_set(log_cb, NULL, AQ_LOG_INFO);
     sigwait(&set, &sig);
+    aq_log_set(NULL, NULL, AQ_LOG_INFO);
     return CLI_OK;
 }

@@ -96,6 +96,18 @@ for cut in (1, 2):
        'the same text over two, parted before layer %d' % cut, (one, two, why))
 two, why = answer('--pool')
 ok(two and two['text'] == one['text'] and two['pool']['cut'] == 1, 'with no cut said, both have room: about half', (two, why))
+t = two.get('timings', {})
+parts = ('here_us', 'worker_us', 'network_us')
+ok(all(t.get(k + '_' + p, 0) > 0 for k in ('prompt', 'gen') for p in parts)
+   and all(abs(sum(t[k + '_' + p] for p in parts) - t[k + '_us']) <= 1 for k in ('prompt', 'gen'))
+   and t['prompt_worker_us'] + t['gen_worker_us'] <= two['pool']['worker_us'], 'its times are parted into this PC, worker and network', two)
+ok(not any(one['timings'][k + '_' + p] for k in ('prompt', 'gen') for p in parts[1:]), 'alone there is no worker and no network', one)
+p = start(desktop, *chat('--pool'), env={**os.environ, 'AQ_TIMING': '1'})
+out, why = p.communicate(timeout=lan.HANG_S)
+lines = why.decode().splitlines()
+ok(sum(' window=' in x and ' worker_ms=' in x and ' net_ms=' in x for x in lines) == two['pool']['windows'] and len(lines) == two['pool']['windows'] + 1
+   and re.search(r' request prompt_tok=22 cached_tok=0 gen_tok=24 .*prefill_ms=.* worker=.* net=.* decode_ms=', lines[-1]),
+   'AQ_TIMING=1: a line for each window, and one for the request', why)
 
 # --- the cable ----------------------------------------------------------------------------------------------------------------------
 p = start(desktop, *chat(n=460, model=LONG))
