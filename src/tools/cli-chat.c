@@ -320,11 +320,13 @@ static int converse(chat *c)
         printf(" on %s. Ctrl-C stops an answer, Ctrl-D ends.\n", c->info.device);
     }
     for (;;) {
+        interrupted = 0;
         if (asks) {
             printf("> ");
             fflush(stdout);
         }
-        interrupted = 0;
+        if (interrupted)
+            break; /* between the prompt and the wait */
         ssize_t n = getline(&line, &cap, stdin);
         if (n < 0 && !feof(stdin) && !interrupted)
             return cli_error(CLI_CANNOT, "stdin",
