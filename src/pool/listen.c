@@ -5,6 +5,7 @@
 #include "link-priv.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -241,6 +242,28 @@ static void *listener_main(void *user)
     return NULL;
 }
 
+/* An IPv6 address is not to be had for the first second or two of its card, while the kernel asks
+ * whether another PC has it: at the start of a PC, or when the cable comes. */
+static int bind_soon(int fd, const struct sockaddr_in6 *a)
+{
+    struct ifaddrs *list;
+    bool own = false;
+    int one = 1;
+
+    if (getifaddrs(&list) < 0)
+        return -1;
+    for (struct ifaddrs *i = list; i; i = i->ifa_next) {
+        const struct sockaddr_in6 *b = (const void *)i->ifa_addr;
+        own |= b && b->sin6_family == AF_INET6 && b->sin6_scope_id == a->sin6_scope_id &&
+               IN6_ARE_ADDR_EQUAL(&b->sin6_addr, &a->sin6_addr);
+    }
+    freeifaddrs(list);
+    errno = EADDRNOTAVAIL;
+    if (!own || setsockopt(fd, IPPROTO_IPV6, IPV6_FREEBIND, &one, sizeof one) < 0)
+        return -1;
+    return bind(fd, (const struct sockaddr *)a, sizeof *a);
+}
+
 static int listen_on(aq_listener *s, const struct sockaddr_storage *addr, aq_err *err)
 {
     struct sockaddr_storage a = *addr;
@@ -259,8 +282,10 @@ static int listen_on(aq_listener *s, const struct sockaddr_storage *addr, aq_err
     (void)!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (a.ss_family == AF_INET6)
         (void)!setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
-    if (bind(fd, (struct sockaddr *)&a, aq_addr_len((struct sockaddr *)&a)) < 0 ||
-        listen(fd, SOMAXCONN) < 0) {
+    int rc = bind(fd, (struct sockaddr *)&a, aq_addr_len((struct sockaddr *)&a));
+    if (rc < 0 && errno == EADDRNOTAVAIL && a.ss_family == AF_INET6)
+        rc = bind_soon(fd, a6);
+    if (rc < 0 || listen(fd, SOMAXCONN) < 0) {
         if (errno == EADDRINUSE)
             return aq_fail(err, AQ_E_IO,
                            "%s is in use by another program: close it, or choose another port",

@@ -70,9 +70,14 @@ void aq_node_get_state(aq_node *n, aq_node_state *ret)
     aq_worker_count c;
 
     aq_worker_get_count(n->worker, &c);
-    *ret = (aq_node_state){
-        .loaded = c.loaded, .l0 = c.l0, .l1 = c.l1, .n_load = c.n_load, .n_window = c.n_window};
+    *ret = (aq_node_state){.loaded = c.loaded,
+                           .l0 = c.l0,
+                           .l1 = c.l1,
+                           .n_load = c.n_load,
+                           .n_window = c.n_window,
+                           .n_fault = c.n_fault};
     memcpy(ret->who, c.who, sizeof ret->who);
+    memcpy(ret->fault, c.fault, sizeof ret->fault);
 }
 
 typedef struct joining {

@@ -413,6 +413,11 @@ void aq_remote_name(aq_stage *st, char ret[AQ_NAME_MAX + 1])
     pthread_mutex_unlock(&t->lock);
 }
 
+void aq_remote_addr(aq_stage *st, char ret[AQ_ADDR_MAX + 1])
+{
+    aq_link_addr(((remote *)st->self)->link, ret);
+}
+
 void aq_remote_get_count(aq_stage *st, aq_link_count *ret)
 {
     aq_link_get_count(((remote *)st->self)->link, ret);

@@ -22,6 +22,21 @@ AQ_CLEANUP_FUNC(aq_finder *, aq_finder_free)
 int aq_finder_open(aq_finder *, aq_rt *, const uint8_t fp[32], aq_model **ret, aq_wsrc *ret_src,
                    aq_err *) AQ_MUST;
 
+/* ---- backoff.c ------------------------------------------------------------------------------- */
+
+/** After an error of its own a worker begins anew: 3 s later, then 6, 12 … 60 s, until something went
+ * right. By aq_now_us; guarded by its owner. All zero: nothing went wrong. */
+typedef struct aq_backoff {
+    uint32_t n_row, n_all; /* errors in a row; ever */
+    int64_t until_us;
+    aq_err why; /* of the last one; kept */
+} aq_backoff;
+void aq_backoff_fail(aq_backoff *, const aq_err *why);
+void aq_backoff_right(aq_backoff *);
+int64_t aq_backoff_left_us(const aq_backoff *); /* 0 = now */
+/** An error of the PC, its disk or its device, and not of what was asked. */
+bool aq_backoff_is_fault(int rc);
+
 /* ---- worker.c -------------------------------------------------------------------------------- */
 
 typedef struct aq_worker aq_worker;
@@ -45,12 +60,34 @@ typedef struct aq_worker_count {
     bool loaded, owned;
     uint32_t l0, l1;
     char who[AQ_NAME_MAX + 1]; /* the coordinator's name, "" = none */
+    uint32_t n_fault;
+    char fault[256]; /* the last one in words, "" = none yet */
 } aq_worker_count;
 void aq_worker_get_count(aq_worker *, aq_worker_count *ret);
 
+/** Weights of layers [l0, l1) and their share of the state, in bytes. */
+uint64_t aq_layers_need_bytes(const aq_model_info *, uint32_t l0, uint32_t l1,
+                              const aq_state_cfg *);
 /** NOMEM, with both numbers, when these layers and their state do not fit into this PC's free memory. */
 int aq_layers_check_memory(const aq_model_info *, uint32_t l0, uint32_t l1, const aq_state_cfg *,
                            aq_err *) AQ_MUST;
+
+/* ---- cut.c ----------------------------------------------------------------------------------- */
+
+/** Where to part a model: at half, or at the place next to it where both parts fit. here, there: bytes
+ * that the two PCs have; this one also keeps the embedding and the head. pc: the other's name. Errors:
+ * UNSUPPORTED (it can be parted nowhere), NOMEM with both numbers. */
+int aq_cut_choose(const aq_model_info *, const aq_state_cfg *, uint64_t here_bytes,
+                  uint64_t there_bytes, const char *pc, uint32_t *ret, aq_err *) AQ_MUST;
+
+typedef struct aq_peer_mem {
+    uint64_t bytes; /* free, or held by layers that it gives back */
+    char name[AQ_NAME_MAX + 1];
+} aq_peer_mem;
+/** Ask a PC how much memory it has for layers, on a connection of its own. Blocks, some seconds at most;
+ * cancel (may be NULL) of progress ends it. Errors as of a link: GONE, AUTH, TIMEOUT, CANCELLED, … */
+int aq_peer_mem_ask(aq_net *, const struct sockaddr_storage *addr, uint32_t n_addr, const aq_id *to,
+                    const aq_progress *, aq_peer_mem *ret, aq_err *) AQ_MUST;
 
 /* ---- remote.c -------------------------------------------------------------------------------- */
 
@@ -78,6 +115,7 @@ typedef struct aq_remote_times {
 } aq_remote_times;
 void aq_remote_get_times(aq_stage *, aq_remote_times *ret);
 void aq_remote_name(aq_stage *, char ret[AQ_NAME_MAX + 1]);
+void aq_remote_addr(aq_stage *, char ret[AQ_ADDR_MAX + 1]);
 void aq_remote_get_count(aq_stage *, aq_link_count *ret);
 
 #endif

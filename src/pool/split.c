@@ -228,6 +228,21 @@ static void *drive(void *arg)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+static int choose_cut(aq_split *s, aq_err *err)
+{
+    aq_peer_mem there;
+    uint64_t here = aq_mem_free_bytes();
+    int rc = aq_peer_mem_ask(s->net, s->addr, s->rc.n_addr, s->rc.to, s->cfg.engine.progress,
+                             &there, err);
+
+    if (rc < 0 || (rc = aq_cut_choose(aq_model_get_info(s->cfg.model), &s->rc.state, here,
+                                      there.bytes, there.name, &s->cfg.cut, err)) < 0)
+        return rc;
+    aq_log(AQ_LOG_INFO, "pool", "cut=%u free_here=%llu free_there=%llu", s->cfg.cut,
+           (unsigned long long)here, (unsigned long long)there.bytes);
+    return 0;
+}
+
 static int setup(aq_split *s, aq_err *err)
 {
     const aq_model_info *in = aq_model_get_info(s->cfg.model);
@@ -235,7 +250,7 @@ static int setup(aq_split *s, aq_err *err)
     int rows = aq_rows_type(c->rows ? c->rows : "f32"), rc;
 
     s->n_layer = in->n_layer;
-    if (!c->cut || c->cut >= in->n_layer || !in->cut_ok[c->cut])
+    if (c->cut && (c->cut >= in->n_layer || !in->cut_ok[c->cut]))
         return aq_fail(err, AQ_E_INVAL,
                        "this model of %u layers cannot be parted before layer %u: each PC gets one "
                        "layer at least",
@@ -252,7 +267,6 @@ static int setup(aq_split *s, aq_err *err)
             return rc;
     s->rc = (aq_remote_cfg){.n_addr = c->n_addr,
                             .to = c->to ? &s->to : NULL,
-                            .l0 = c->cut,
                             .l1 = in->n_layer,
                             .row_f32 = in->row_f32,
                             .rows = (uint32_t)rows,
@@ -261,13 +275,14 @@ static int setup(aq_split *s, aq_err *err)
                             .user = s};
     if (c->to)
         s->to = *c->to;
-    s->state.cut = c->cut;
     s->state.n_layer = in->n_layer;
-    if ((rc = aq_layers_check_memory(in, 0, c->cut, &s->rc.state, err)) < 0 ||
-        (rc = aq_model_fingerprint(c->model, c->src, s->rc.model, err)) < 0 ||
-        (rc = aq_net_new(c->trust, c->app, AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16, &s->net,
-                         err)) < 0)
+    if ((rc = aq_net_new(c->trust, c->app, AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16, &s->net,
+                         err)) < 0 ||
+        (!c->cut && (rc = choose_cut(s, err)) < 0) ||
+        (rc = aq_layers_check_memory(in, 0, c->cut, &s->rc.state, err)) < 0 ||
+        (rc = aq_model_fingerprint(c->model, c->src, s->rc.model, err)) < 0)
         return rc;
+    s->rc.l0 = s->state.cut = c->cut;
     s->rc.net = s->net;
     return 0;
 }
@@ -365,11 +380,12 @@ void aq_split_get_state(aq_split *s, aq_split_state *ret)
     aq_link_count n = {0};
 
     pthread_mutex_lock(&s->lock);
+    *ret = s->state;
     if (s->remote) {
         aq_remote_get_times(s->remote, &t);
         aq_remote_get_count(s->remote, &n);
+        aq_remote_addr(s->remote, ret->addr);
     }
-    *ret = s->state;
     pthread_mutex_unlock(&s->lock);
     ret->load_done = atomic_load(&s->there.done);
     ret->load_total = atomic_load(&s->there.total);

@@ -55,7 +55,8 @@ struct aq_worker {
     aq_wsrc src;
     config loaded; /* what stage is */
     aq_bytes frame;
-    job now; /* the one in work() */
+    job now;      /* the one in work() */
+    aq_err fault; /* of it, when it failed for a reason of this PC */
     aq_progress load;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t cond;
@@ -68,6 +69,8 @@ struct aq_worker {
     job q[QUEUE_MAX];
     uint32_t head, n;
     uint64_t n_load, n_config, n_window, n_row, busy_us;
+    aq_backoff trouble;
+    uint64_t held_bytes; /* what stage takes: given back before others are loaded */
 };
 
 /* ---- links ----------------------------------------------------------------------------------- */
@@ -155,12 +158,13 @@ static int send_busy(aq_worker *w, aq_link *link, uint64_t re, aq_err *err)
     return aq_link_send(link, AQ_T_BUSY, 0, b.p, b.n, NULL, err);
 }
 
+/* re 0: the connection is over with it. */
 static int send_error(aq_link *link, uint64_t re, const aq_err *why, aq_err *err)
 {
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
 
     if (aq_kv_put_u64(&b, "code", (uint64_t)why->code) < 0 ||
-        aq_kv_put_text(&b, "text", why->text) < 0 || aq_kv_put_u64(&b, "re", re) < 0)
+        aq_kv_put_text(&b, "text", why->text) < 0 || (re && aq_kv_put_u64(&b, "re", re) < 0))
         return aq_fail(err, AQ_E_NOMEM, "no memory for an answer");
     return aq_link_send(link, AQ_T_ERROR, 0, b.p, b.n, NULL, err);
 }
@@ -264,6 +268,9 @@ static int got_stats(aq_worker *w, peer *p, const aq_hdr *h, aq_err *err)
         rc = rc < 0 ? rc : aq_kv_put_u64(&b, "l1", w->stage->l1);
     }
     rc = rc < 0 ? rc : aq_kv_put_u64(&b, "mem_free", aq_mem_free_bytes());
+    rc = rc < 0 ? rc : aq_kv_put_u64(&b, "mem_held", w->held_bytes);
+    if (w->trouble.n_all)
+        rc = rc < 0 ? rc : aq_kv_put_text(&b, "fault", w->trouble.why.text);
     rc = rc < 0 ? rc : aq_kv_put_u64(&b, "windows", w->n_window);
     rc = rc < 0 ? rc : aq_kv_put_u64(&b, "rows", w->n_row);
     rc = rc < 0 ? rc : aq_kv_put_u64(&b, "busy_us", w->busy_us);
@@ -349,6 +356,12 @@ static void stage_done(void *user, aq_stage *st, const aq_done *d)
     aq_done copy = *d;
     aq_err err = {0};
     const job *j = &w->now;
+
+    if (aq_backoff_is_fault(d->rc)) { /* no answer: the other PC asks again later (work) */
+        w->fault = d->err;
+        w->fault.code = -d->rc;
+        return;
+    }
     int64_t busy = aq_now_us() - j->came_us;
     aq_hop hop = {.stage = w->loaded.l0, .self_us = (uint32_t)AQ_MIN(busy, (int64_t)UINT32_MAX)};
 
@@ -387,6 +400,7 @@ static void unload(aq_worker *w)
     pthread_mutex_lock(&w->lock);
     aq_stage *st = w->stage;
     w->stage = NULL;
+    w->held_bytes = 0;
     pthread_mutex_unlock(&w->lock);
     if (st)
         st->vt->close(st);
@@ -396,10 +410,10 @@ static void unload(aq_worker *w)
     w->loaded = (config){0};
 }
 
-int aq_layers_check_memory(const aq_model_info *in, uint32_t l0, uint32_t l1,
-                           const aq_state_cfg *sc, aq_err *err)
+uint64_t aq_layers_need_bytes(const aq_model_info *in, uint32_t l0, uint32_t l1,
+                              const aq_state_cfg *sc)
 {
-    uint64_t need = 0, have = aq_mem_free_bytes();
+    uint64_t need = 0;
     double share = (double)(l1 - l0) / in->n_layer;
     double kv = (double)in->kv_f16_bytes_tok * (sc->kv_type == AQ_KV_F32 ? 2 : 1) * AQ_PAGE_TOK *
                 sc->n_page;
@@ -407,7 +421,14 @@ int aq_layers_check_memory(const aq_model_info *in, uint32_t l0, uint32_t l1,
 
     for (uint32_t i = l0; i < l1; i++)
         need += in->layer_bytes[i];
-    need += (uint64_t)((kv + recur) * share);
+    return need + (uint64_t)((kv + recur) * share);
+}
+
+int aq_layers_check_memory(const aq_model_info *in, uint32_t l0, uint32_t l1,
+                           const aq_state_cfg *sc, aq_err *err)
+{
+    uint64_t need = aq_layers_need_bytes(in, l0, l1, sc), have = aq_mem_free_bytes();
+
     if (need <= have)
         return 0;
     return aq_fail(err, AQ_E_NOMEM,
@@ -445,6 +466,7 @@ static int load(aq_worker *w, const config *c, aq_err *err)
     st->done_user = w;
     pthread_mutex_lock(&w->lock);
     w->stage = st;
+    w->held_bytes = aq_layers_need_bytes(in, c->l0, c->l1, &c->state);
     w->n_load++;
     pthread_mutex_unlock(&w->lock);
     w->loaded = *c;
@@ -485,9 +507,15 @@ static void configure(aq_worker *w)
 
     w->want = false;
     atomic_store(&w->load.cancel, 0);
+    int64_t left_us = aq_backoff_left_us(&w->trouble);
+    if (left_us)
+        aq_fail(&err, w->trouble.why.code, "begins anew in %lld s after an error: %.300s",
+                (long long)(left_us + 999999) / 1000000, w->trouble.why.text);
     pthread_mutex_unlock(&w->lock);
     int64_t t0 = aq_now_us();
-    if (w->stage && same_layers(&w->loaded, &c)) {
+    if (left_us) {
+        rc = -err.code;
+    } else if (w->stage && same_layers(&w->loaded, &c)) {
         rc = aq_stage_local_reset(w->stage, &err);
     } else {
         unload(w); /* first: both may not fit */
@@ -496,6 +524,8 @@ static void configure(aq_worker *w)
     if (rc < 0)
         unload(w);
     pthread_mutex_lock(&w->lock);
+    if (!left_us && aq_backoff_is_fault(rc))
+        aq_backoff_fail(&w->trouble, &err);
     if (w->gen != gen) /* another one came meanwhile, or nobody waits any more */
         return;
     aq_log(rc < 0 ? AQ_LOG_WARN : AQ_LOG_INFO, "pool",
@@ -513,6 +543,24 @@ static void configure(aq_worker *w)
         aq_log(AQ_LOG_WARN, "pool", "config_unanswered %s", sent.text);
 }
 
+/* A window failed for a reason of this PC: the layers are read anew when the back-off is over, and the
+ * other PC, which is told why, asks until then. Called and left with the lock held. */
+static void broke(aq_worker *w)
+{
+    aq_err sent = {0};
+
+    aq_log(AQ_LOG_ERROR, "pool", "fault code=%s %s", aq_status_name(w->fault.code), w->fault.text);
+    aq_backoff_fail(&w->trouble, &w->fault);
+    if (w->owner && w->gen == w->now.gen) {
+        (void)!send_error(w->owner->link, 0, &w->fault, &sent);
+        aq_link_close(w->owner->link, "shutdown");
+        disown(w);
+    }
+    pthread_mutex_unlock(&w->lock);
+    unload(w);
+    pthread_mutex_lock(&w->lock);
+}
+
 /* The oldest window; called and left with the lock held. */
 static void work(aq_worker *w)
 {
@@ -521,7 +569,10 @@ static void work(aq_worker *w)
     w->n--;
     pthread_mutex_unlock(&w->lock);
     int64_t t0 = aq_now_us();
-    if (w->now.rc < 0)
+    w->fault.code = 0;
+    if (aq_failpoint("worker-window"))
+        w->fault = (aq_err){.code = AQ_E_IO, .text = "the disk cannot be read"};
+    else if (w->now.rc < 0)
         stage_done(w, w->stage, &(aq_done){.rc = w->now.rc, .err = w->now.err});
     else
         w->stage->vt->work(w->stage, NULL);
@@ -530,6 +581,10 @@ static void work(aq_worker *w)
     w->n_window++;
     w->n_row += w->now.n_rows;
     w->busy_us += (uint64_t)AQ_MAX(us, 0);
+    if (w->fault.code)
+        broke(w);
+    else
+        aq_backoff_right(&w->trouble);
 }
 
 static bool any_closed(const aq_worker *w)
@@ -625,7 +680,9 @@ void aq_worker_get_count(aq_worker *w, aq_worker_count *ret)
                              .n_row = w->n_row,
                              .busy_us = w->busy_us,
                              .loaded = w->stage != NULL,
-                             .owned = w->owner != NULL};
+                             .owned = w->owner != NULL,
+                             .n_fault = w->trouble.n_all};
+    snprintf(ret->fault, sizeof ret->fault, "%.250s", w->trouble.why.text);
     if (w->stage) {
         ret->l0 = w->stage->l0;
         ret->l1 = w->stage->l1;

@@ -161,6 +161,21 @@ static int print_pool(const chat *c, aq_bytes *b)
                                   (unsigned long long)s.worker_us, (unsigned long long)s.net_us);
 }
 
+/* Reading and answering, each by who worked: this PC, the other one, the network. */
+static int put_split_times(aq_bytes *b, const aq_usage *u)
+{
+    int64_t prompt_us = u->prompt_us - u->prompt_worker_us - u->prompt_net_us;
+    int64_t gen_us = u->gen_us - u->gen_worker_us - u->gen_net_us;
+
+    return aq_bytes_putf(b,
+                         ",\"prompt_here_us\":%lld,\"prompt_worker_us\":%lld,"
+                         "\"prompt_network_us\":%lld,\"gen_here_us\":%lld,"
+                         "\"gen_worker_us\":%lld,\"gen_network_us\":%lld",
+                         (long long)AQ_MAX(prompt_us, 0), (long long)u->prompt_worker_us,
+                         (long long)u->prompt_net_us, (long long)AQ_MAX(gen_us, 0),
+                         (long long)u->gen_worker_us, (long long)u->gen_net_us);
+}
+
 static int print_json(const chat *c, const aq_usage *u, int32_t reason)
 {
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
@@ -174,11 +189,15 @@ static int print_json(const chat *c, const aq_usage *u, int32_t reason)
                            ",\"reason\":\"%s\",\"tokens\":%u,\"cached_tokens\":%u,\"prompt_"
                            "tokens\":%u,\"timings\":{\"queue_us\":%lld,"
                            "\"prompt_us\":%lld,\"first_us\":%lld,\"gen_us\":%lld,\"prompt_tok_s\":%"
-                           ".2f,\"gen_tok_s\":%.2f},\"device\":",
+                           ".2f,\"gen_tok_s\":%.2f",
                            reason_name(reason), u->gen_tok, u->cached_tok, u->prompt_tok,
                            (long long)u->queue_us, (long long)u->prompt_us, (long long)u->first_us,
                            (long long)u->gen_us, per_s(read, u->prompt_us),
                            per_s(u->gen_tok ? u->gen_tok - 1 : 0, u->gen_us));
+    if (rc >= 0)
+        rc = put_split_times(&b, u);
+    if (rc >= 0)
+        rc = aq_bytes_puts(&b, "},\"device\":");
     if (rc >= 0)
         rc = aq_json_quote(&b, c->info.device, strlen(c->info.device));
     if (rc >= 0 && c->split.split)
@@ -321,9 +340,10 @@ static int converse(chat *c)
         printf(" on %s. Ctrl-C stops an answer, Ctrl-D ends.\n", c->info.device);
     }
     for (;;) {
-        if (asks && !prompt())
+        if (!asks)
+            interrupted = 0;
+        else if (!prompt())
             break; /* Ctrl-C at the prompt */
-        interrupted = 0;
         ssize_t n = getline(&line, &cap, stdin);
         if (n < 0 && !feof(stdin) && !interrupted)
             return cli_error(CLI_CANNOT, "stdin",

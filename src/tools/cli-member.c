@@ -12,7 +12,6 @@
 #include "cli-pool.h"
 
 #define CALL_US 1500000ll /* for a PC to answer */
-#define MDNS_MS 2000u     /* for PCs to be found */
 #define APP "aquifer " AQ_VERSION
 
 typedef struct member_opt {
@@ -123,62 +122,6 @@ static void put_mdns(out *o, const aq_presence_info *in)
 
 /* ---- PCs of the network ------------------------------------------------------------------------ */
 
-typedef struct looking {
-    pthread_mutex_t lock;
-    pthread_cond_t cond;
-    uint64_t n_change;
-} looking;
-
-static void changed_cb(void *user)
-{
-    looking *l = user;
-
-    pthread_mutex_lock(&l->lock);
-    l->n_change++;
-    pthread_cond_broadcast(&l->cond);
-    pthread_mutex_unlock(&l->lock);
-}
-
-/* Who has this name (NULL = everybody), until `ms` passed. ret [AQ_FOUND_MAX]. state_only: until the
- * daemon answered. */
-static int look(const aq_trust *t, const char *name, bool state_only, uint32_t ms,
-                aq_presence_info *ret_info, aq_found *ret, uint32_t *ret_n, aq_err *err)
-{
-    looking l = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
-    char own[AQ_NAME_MAX + 1];
-    AQ_AUTO(aq_presence_free) aq_presence *p = NULL;
-    struct timespec end;
-
-    aq_trust_name(t, own);
-    aq_presence_opts o = {.id = *aq_trust_id(t), .name = own, .version = AQ_VERSION};
-    int rc = aq_presence_start(&o, changed_cb, &l, &p, err);
-    if (rc < 0)
-        return rc;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += ms / 1000;
-    end.tv_nsec += ms % 1000 * 1000000L;
-    end.tv_sec += end.tv_nsec / 1000000000L;
-    end.tv_nsec %= 1000000000L;
-    for (uint64_t seen = 0;;) {
-        bool has = false;
-        aq_presence_get(p, ret_info);
-        uint32_t n = aq_presence_found(p, ret, AQ_FOUND_MAX);
-        for (uint32_t i = 0; name && i < n; i++)
-            has |= !strcmp(ret[i].name, name);
-        *ret_n = n;
-        bool waits = ret_info->state == AQ_PRESENCE_STARTING ||
-                     (ret_info->state == AQ_PRESENCE_RUNNING && !state_only);
-        pthread_mutex_lock(&l.lock);
-        int late = 0;
-        while (waits && !has && l.n_change == seen && !late)
-            late = pthread_cond_timedwait(&l.cond, &l.lock, &end);
-        seen = l.n_change;
-        pthread_mutex_unlock(&l.lock);
-        if (!waits || has || late)
-            return 0;
-    }
-}
-
 static aq_reach reach_of(const char (*addr)[AQ_ADDR_MAX + 1], uint32_t n)
 {
     const char *a[AQ_ADDRS_MAX] = {NULL};
@@ -276,7 +219,7 @@ static int pool_status(const member_opt *mo, aq_trust *t, const char *arg, aq_er
     int in = aq_trust_roster(t, r), held = aq_trust_holder(t, &h, err);
     if (held < 0)
         return held;
-    int rc = look(t, NULL, true, mo->wait_ms, &mdns, f, &n, err);
+    int rc = cli_look(t, NULL, NULL, true, mo->wait_ms, &mdns, f, &n, err);
     if (rc < 0)
         return rc;
     (mo->json ? status_json : status_text)(&o, t, in ? r : NULL, held ? &h : NULL, &mdns);
@@ -360,7 +303,7 @@ static int pool_list(const member_opt *mo, aq_trust *t, const char *arg, aq_err 
         return aq_fail(err, AQ_E_NOMEM, "out of memory");
     (void)!aq_trust_roster(t, r); /* none: r->n is 0 */
     int rc = aq_known_load(t, k, err);
-    if (rc < 0 || (rc = look(t, NULL, false, mo->wait_ms, &mdns, f, &n_f, err)) < 0)
+    if (rc < 0 || (rc = cli_look(t, NULL, NULL, false, mo->wait_ms, &mdns, f, &n_f, err)) < 0)
         return rc;
     if (mo->json) {
         put(&o, "{");
@@ -493,6 +436,11 @@ static int talk(pairing *p, aq_meet *m, aq_err *err)
     }
 }
 
+static bool is_named(void *user, const aq_found *f)
+{
+    return !strcmp(f->name, user);
+}
+
 /* The addresses of a PC: the argument is one, or a name. ret [AQ_ADDRS_MAX]. */
 static int whom(const member_opt *mo, const aq_trust *t, const char *arg, aq_found *f,
                 const char **ret, uint32_t *ret_n, aq_err *err)
@@ -507,7 +455,7 @@ static int whom(const member_opt *mo, const aq_trust *t, const char *arg, aq_fou
         *ret_n = 1;
         return 0;
     }
-    int rc = look(t, arg, false, mo->wait_ms, &mdns, f, &n, err);
+    int rc = cli_look(t, is_named, (void *)arg, false, mo->wait_ms, &mdns, f, &n, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++) {
@@ -697,7 +645,7 @@ static const struct {
 
 int cli_pool_member(int argc, char **argv)
 {
-    member_opt mo = {.port = AQ_POOL_PORT, .wait_ms = MDNS_MS};
+    member_opt mo = {.port = AQ_POOL_PORT, .wait_ms = CLI_MDNS_MS};
     cli_opt opts[] = {{"--json", 'b', &mo.json}, {"--state", 's', &mo.state},
                       {"--name", 's', &mo.name}, {"--timeout-ms", 'u', &mo.wait_ms},
                       {"--wait", 'b', &mo.wait}, {"--bind", 's', &mo.bind},

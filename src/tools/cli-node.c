@@ -103,6 +103,31 @@ static int tell(aq_trust *trust, const aq_node *node, bool json)
     return cli_flush();
 }
 
+/* What a service says is kept by who started it. */
+static void log_cb(void *user, int level, const char *line)
+{
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
+/* Others find it by themselves; not one that only this PC can reach. */
+static int show(const aq_trust *trust, const aq_node *node, const char *bind, aq_presence **ret,
+                aq_err *err)
+{
+    char name[AQ_NAME_MAX + 1];
+
+    if (bind &&
+        (!strncmp(bind, "127.", 4) || !strncmp(bind, "::1", 3) || !strncmp(bind, "[::1", 4)))
+        return 0;
+    aq_trust_name(trust, name);
+    return aq_presence_start(&(aq_presence_opts){.id = *aq_trust_id(trust),
+                                                 .name = name,
+                                                 .version = AQ_VERSION,
+                                                 .port = aq_node_port(node)},
+                             NULL, NULL, ret, err);
+}
+
 int cli_node(int argc, char **argv)
 {
     const char *name = NULL, *secret = NULL, *dir = NULL, *bind = NULL, *state = NULL,
@@ -125,6 +150,7 @@ int cli_node(int argc, char **argv)
     AQ_AUTO(aq_rt_free) aq_rt *rt = NULL;
     AQ_AUTO(aq_trust_free) aq_trust *trust = NULL;
     AQ_AUTO(aq_node_free) aq_node *node = NULL;
+    AQ_AUTO(aq_presence_free) aq_presence *shown = NULL;
     AQ_AUTOFREE char *models = NULL;
     aq_err err = {0};
     sigset_t set;
@@ -158,10 +184,13 @@ int cli_node(int argc, char **argv)
     rc = aq_node_new(&cfg, &node, &err);
     rc = rc < 0 ? rc : enter(trust, node, secret, join, &err);
     rc = rc < 0 ? rc : aq_trust_hold_port(trust, aq_node_port(node), &err);
+    rc = rc < 0 ? rc : show(trust, node, bind, &shown, &err);
     if (rc < 0)
         return cli_fail("node", rc, &err);
     if ((code = tell(trust, node, json)) != CLI_OK)
         return code;
+    aq_log_set(log_cb, NULL, AQ_LOG_INFO);
     sigwait(&set, &sig);
+    aq_log_set(NULL, NULL, AQ_LOG_INFO);
     return CLI_OK;
 }

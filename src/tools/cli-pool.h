@@ -11,13 +11,20 @@ char *cli_model_dir(void);
 /** This PC's identity and pool: of dir, or (NULL) of the user's state folder. name NULL = the host's. */
 int cli_trust_open(const char *dir, const char *name, aq_trust **ret, aq_err *err);
 
+#define CLI_MDNS_MS 2000u /* for PCs to be found */
+/** The PCs that are there by mDNS: until is_it (may be NULL) says so of one, or `ms` passed. It is asked again
+ * whenever something changed. ret [AQ_FOUND_MAX]. state_only: until the daemon answered. */
+int cli_look(const aq_trust *, bool (*is_it)(void *user, const aq_found *), void *user,
+             bool state_only, uint32_t ms, aq_presence_info *ret_info, aq_found *ret,
+             uint32_t *ret_n, aq_err *err);
+
 /** A model over this PC and another, as options say it. */
 typedef struct cli_split_opt {
     const char *state;         /* folder, NULL = the user's */
     const char *pc;            /* name of the other PC; NULL = the only other member */
-    const char *addr;          /* where it is; NULL = where it was last */
+    const char *addr;          /* where it is; NULL = where it was last, or where mDNS finds it */
     const char *rows;          /* f32, f16, bf16 */
-    uint32_t cut;              /* layers here; 0 = half */
+    uint32_t cut;              /* layers here; 0 = by the memory of both */
     void (*change_cb)(void *); /* as in aq_split_cfg */
 } cli_split_opt;
 typedef struct cli_split {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -100,9 +101,22 @@ static int run(int argc, char **argv)
     return cli_error(CLI_CANNOT, argv[1], "no such command (aquifer-cli --help lists them)");
 }
 
+/* AQ_TIMING=1: each request and each window of it, on stderr. */
+static void timing_cb(void *user, int level, const char *line)
+{
+    (void)user;
+    (void)level;
+    if (!strncmp(line, "engine ", 7) && (strstr(line, " window=") || strstr(line, " request ")))
+        fprintf(stderr, "%s\n", line);
+}
+
 int main(int argc, char **argv)
 {
+    const char *timing = getenv("AQ_TIMING");
+
     hold_standard_files();
+    if (timing && !strcmp(timing, "1"))
+        aq_log_set(timing_cb, NULL, AQ_LOG_DEBUG);
     signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error like a full disk */
     int rc = run(argc, argv);
     return rc == CLI_OK ? cli_flush() : rc; /* what was lost on the way was not done */

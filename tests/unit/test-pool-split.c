@@ -265,10 +265,41 @@ static void alone(const rig *r)
     aq_node_free(n);
 }
 
+/* The worker's disk fails in the middle of a reply: it begins anew 3 s later, and says why until then. */
+static void fault(const rig *r)
+{
+    aq_node *n = serve(r, 0);
+    uint16_t port = n ? aq_node_port(n) : 0;
+    aq_split *s = NULL;
+    aq_err err = {0};
+    chat ch;
+    aq_split_state st;
+    aq_node_state ns;
+
+    if (!ok(split_with(r, &a, port, 1, NULL, 0, &s, &err) >= 0, "%s: split %s", r->arch, err.text))
+        return;
+    aq_failpoint_set("worker-window", 4, 1);
+    start(&ch, aq_split_engine(s), r, 1);
+    ok(wait_until((aq_split_get_state(s, &st), strstr(st.text, "begins anew in"))),
+       "%s: a fault is told to the other PC: %s", r->arch, st.text);
+    aq_node_get_state(n, &ns);
+    ok(ns.n_fault == 1 && ns.fault[0] && !ns.loaded && strstr(st.text, ns.fault),
+       "%s: and kept: %s", r->arch, ns.fault);
+    ok(chat_wait(&ch) && right(r, &ch, 1) && kind(s) == AQ_SPLIT_RUNNING,
+       "%s: it begins anew, and the reply goes on", r->arch);
+    aq_node_get_state(n, &ns);
+    ok(ns.n_fault == 1 && ns.n_load == 2 && ns.fault[0], "%s: once, and the reason stays", r->arch);
+    aq_failpoint_set("worker-window", 0, 0);
+    chat_end(&ch);
+    aq_split_free(s);
+    aq_node_free(n);
+}
+
 static void refusals(const rig *r, const rig *other)
 {
     aq_node *n = serve(r, 0);
     aq_split *s = NULL, *second = NULL;
+    aq_split_state st;
     aq_err err = {0};
     aq_node_state ns;
     chat ch;
@@ -297,9 +328,14 @@ static void refusals(const rig *r, const rig *other)
     ok(split_with(other, &a, aq_node_port(n), 1, NULL, 0, &s, &err) == -AQ_E_MISMATCH &&
            strstr(err.text, "Laptop") && strstr(err.text, "no copy of this model"),
        "another model: %s", err.text);
-    ok(split_with(r, &a, aq_node_port(n), 0, NULL, 0, &s, &err) == -AQ_E_INVAL &&
-           split_with(r, &a, aq_node_port(n), r->in->n_layer, NULL, 0, &s, &err) == -AQ_E_INVAL,
-       "no cut at the ends: %s", err.text);
+    ok(split_with(r, &a, aq_node_port(n), r->in->n_layer, NULL, 0, &s, &err) == -AQ_E_INVAL,
+       "no cut at the end: %s", err.text);
+    ok(split_with(r, &a, aq_node_port(n), 0, NULL, 0, &s, &err) >= 0, "no cut said %s", err.text);
+    aq_split_get_state(s, &st);
+    ok(st.kind == AQ_SPLIT_RUNNING && st.cut == r->in->n_layer / 2,
+       "half, where both have room: %u", st.cut);
+    aq_split_free(s);
+    wait_until((aq_node_get_state(n, &ns), !ns.who[0]));
     ok(split_with(r, &a, aq_node_port(n), 1, "f64", 0, &s, &err) == -AQ_E_INVAL, "rows: %s",
        err.text);
     ok(aq_trust_set_perms(b.trust, aq_trust_id(a.trust), AQ_PERM_REQUESTS, &err) >= 0 &&
@@ -591,6 +627,7 @@ int main(void)
     }
     if (all) {
         alone(&r[2]);
+        fault(&r[1]);
         formats(&r[0]);
         formats(&r[2]);
         takeover(&r[1]);

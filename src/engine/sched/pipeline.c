@@ -60,6 +60,10 @@ void aq_pipe_done_cb(void *user, aq_stage *st, const aq_done *d)
         w->done_err = d->err;
         w->done_x = x;
         w->done_back = d->n_back;
+        for (uint32_t k = 0; !st->vt->work && k < d->n_hop; k++) {
+            w->worker_us += d->hop[k].self_us;
+            w->net_us += d->hop[k].net_us;
+        }
         if (prev) /* it would overtake */
             w->done_rc = aq_fail(&w->done_err, AQ_E_PROTO,
                                  "stage %u completed window %llu before an older one", i,
@@ -183,6 +187,12 @@ static void finish(aq_engine *e, aq_wnd *w)
     /* rows of a chat that ended or is being taken back: others in the window may fail for it */
     bool dead = false, stopped = false;
 
+    if (w->n_rows)
+        aq_log(AQ_LOG_DEBUG, "engine",
+               "window=%llu rows=%u chats=%u ms=%.3f worker_ms=%.3f net_ms=%.3f rc=%d",
+               (unsigned long long)w->id, w->n_rows, w->n_part,
+               (double)(aq_now_us() - w->start_us) / 1e3, (double)w->worker_us / 1e3,
+               (double)w->net_us / 1e3, w->rc);
     e->n_flight--;
     for (uint32_t i = 0; i < w->n_part; i++) {
         const aq_sseq *s = &e->seq[w->part[i].seq];
@@ -200,6 +210,9 @@ static void finish(aq_engine *e, aq_wnd *w)
                 continue;
             s->n_done += p->n_rows;
             if (s->state == AQ_SEQ_LIVE) {
+                aq_usage *u = &s->req->usage;
+                *(s->req->n_gen ? &u->gen_worker_us : &u->prompt_worker_us) += w->worker_us;
+                *(s->req->n_gen ? &u->gen_net_us : &u->prompt_net_us) += w->net_us;
                 s->req->n_retry = 0;
                 atomic_store(&s->req->st_read, AQ_MIN(s->n_done, s->req->n_prompt));
             }
@@ -234,6 +247,7 @@ void aq_pipe_start(aq_engine *e, aq_wnd *w)
     aq_hub *h = e->hub;
 
     w->id = ++e->wnd_id;
+    w->start_us = aq_now_us();
     e->n_flight++;
     atomic_fetch_add(&e->st_window, 1);
     pthread_mutex_lock(&h->mu);

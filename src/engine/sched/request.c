@@ -163,6 +163,25 @@ int aq_req_emit(aq_req *r, uint32_t kind, int32_t tok, const char *bytes, uint32
     return 0;
 }
 
+static double rest_ms(int64_t all_us, int64_t worker_us, int64_t net_us)
+{
+    return (double)AQ_MAX(all_us - worker_us - net_us, 0) / 1e3;
+}
+
+static void log_request(const aq_req *r, int32_t rc)
+{
+    const aq_usage *u = &r->usage;
+
+    aq_log(AQ_LOG_INFO, "engine",
+           "request prompt_tok=%u cached_tok=%u gen_tok=%u rc=%d prefill_ms=%.1f here=%.1f "
+           "worker=%.1f net=%.1f decode_ms=%.1f here=%.1f worker=%.1f net=%.1f",
+           u->prompt_tok, u->cached_tok, u->gen_tok, (int)rc, (double)u->prompt_us / 1e3,
+           rest_ms(u->prompt_us, u->prompt_worker_us, u->prompt_net_us),
+           (double)u->prompt_worker_us / 1e3, (double)u->prompt_net_us / 1e3,
+           (double)u->gen_us / 1e3, rest_ms(u->gen_us, u->gen_worker_us, u->gen_net_us),
+           (double)u->gen_worker_us / 1e3, (double)u->gen_net_us / 1e3);
+}
+
 void aq_req_finish(aq_req *r, int32_t rc, const aq_err *err)
 {
     if (r->final_made)
@@ -174,6 +193,7 @@ void aq_req_finish(aq_req *r, int32_t rc, const aq_err *err)
     r->usage.first_us = r->t_first_us ? r->t_first_us - r->t_submit_us : 0;
     r->usage.gen_us = r->t_first_us ? r->t_last_us - r->t_first_us : 0;
     r->final_rc = rc;
+    log_request(r, rc);
     if (rc < 0) {
         if (err && err->code)
             r->final_err = *err;

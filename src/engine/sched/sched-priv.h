@@ -150,6 +150,8 @@ struct aq_wnd {
     bool ops_bad; /* a stage failed on it without rows */
     aq_err err;
     aq_wnd *next; /* in a list of the pipeline or the hub */
+    int64_t start_us;
+    int64_t worker_us, net_us; /* of stages on other PCs; under hub->mu */
     /* completion, under hub->mu */
     int done_rc;
     float *done_x;

@@ -373,6 +373,9 @@ typedef struct aq_usage {
     uint32_t prompt_tok, cached_tok, gen_tok;
     int64_t queue_us, prompt_us, first_us,
         gen_us; /* waiting; reading the prompt; submit to first token; first to last token */
+    /* of prompt_us and gen_us: stages on other PCs by their own clocks, and the way there. Windows
+     * overlap while a prompt is read, so that these may add up to more than it took. */
+    int64_t prompt_worker_us, prompt_net_us, gen_worker_us, gen_net_us;
 } aq_usage;
 typedef struct aq_event {
     uint32_t kind, n_bytes, n_top;

@@ -275,6 +275,8 @@ typedef struct aq_node_state {
     uint32_t l0, l1;           /* layers [l0, l1) when loaded */
     uint64_t n_load, n_window; /* times that weights were read; windows computed */
     char who[AQ_NAME_MAX + 1]; /* who it works for, "" = nobody */
+    uint32_t n_fault;          /* errors of its own, after which it began anew 3 to 60 s later */
+    char fault[256];           /* the last one in words, "" = none yet */
 } aq_node_state;
 void aq_node_get_state(aq_node *, aq_node_state *ret);
 
@@ -289,7 +291,8 @@ typedef struct aq_split_cfg {
     const aq_id *to;         /* the other PC; NULL = whoever of the pool answers */
     const char *const *addr; /* where it may be: "192.168.1.7:7710" */
     uint32_t n_addr;         /* 1 .. AQ_ADDRS_MAX */
-    uint32_t cut;
+    uint32_t
+        cut; /* layers here; 0 = by the free memory of both: half, or next to it where both fit */
     const char *rows;     /* how rows travel: "f32" (exact, also NULL), "f16", "bf16" */
     aq_engine_cfg engine; /* stage, n_stage are not looked at; n_page 0 = n_parallel full chats */
     uint32_t
@@ -312,6 +315,7 @@ enum {
 typedef struct aq_split_state {
     uint32_t kind, cut, n_layer, n_loss;         /* n_loss: times that the other PC was lost */
     char pc[AQ_NAME_MAX + 1];                    /* the other PC's name */
+    char addr[AQ_ADDR_MAX + 1];                  /* where it answered, "" when it is lost */
     char text[500];                              /* LOST, ALONE: why, in words */
     uint64_t load_done, load_total;              /* bytes that the other PC loads now */
     uint64_t n_window, n_row, worker_us, net_us; /* since it was connected last */
