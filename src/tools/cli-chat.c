@@ -424,10 +424,10 @@ int cli_chat(int argc, char **argv)
     wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0)
         return cli_error(CLI_CANNOT, "chat", "no eventfd: %s", strerror(errno));
-    struct sigaction sa = {.sa_handler = int_cb}, was; /* no SA_RESTART: getline must return */
-    sigaction(SIGINT, &sa, &was);
+    struct sigaction sa = {.sa_handler = int_cb}; /* no SA_RESTART: getline must return */
+    sigaction(SIGINT, &sa, NULL);
     rc = run(&c);
-    sigaction(SIGINT, &was, NULL);
+    signal(SIGINT, SIG_IGN); /* all is said; the program only tidies up */
     if (!c.pool)
         aq_engine_free(c.engine);
     cli_split_close(&c.split);
