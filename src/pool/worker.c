@@ -11,6 +11,7 @@
  *
  * `gen` numbers owners and configurations; what was begun under another one is not answered.
  * Lock order: worker.lock, then a stage's or a link's own. A link is freed under no lock. */
+#include "member-priv.h"
 #include "split-priv.h"
 
 #include <pthread.h>
@@ -632,7 +633,7 @@ int aq_worker_new(const aq_worker_cfg *cfg, aq_worker **ret, aq_err *err)
     }
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->cond, NULL);
-    int rc = aq_finder_new(cfg->dir, cfg->n_dir, &w->finder, err);
+    int rc = aq_finder_new(cfg->dir, cfg->n_dir, aq_trust_dir(cfg->trust), &w->finder, err);
     if (rc >= 0) {
         int en = pthread_create(&w->thread, NULL, compute, w);
         if (en)

@@ -89,6 +89,9 @@ int aq_model_from_card(aq_rt *, const void *card, size_t n, aq_model **ret, aq_e
 /** What tells this model from every other: SHA-256 over its hyperparameters and, by name, each tensor's type, shape, first and last
  * 64 KiB. The same for a file and for its shards, whatever they are called. Reads up to 128 KiB a tensor. Errors: IO, NOMEM. */
 int aq_model_fingerprint(const aq_model *, const aq_wsrc *, uint8_t ret[32], aq_err *) AQ_MUST;
+/** What tells whether the files of a model are still those that they were: SHA-256 over device, inode, size and time of writing of each,
+ * as they were opened. ret_written_s: when the youngest was written to. Reads nothing. Errors: INVAL (made from a card), NOMEM. */
+int aq_model_stamp(const aq_model *, uint8_t ret[32], int64_t *ret_written_s, aq_err *) AQ_MUST;
 void aq_model_free(aq_model *);
 AQ_CLEANUP_FUNC(aq_model *, aq_model_free)
 
