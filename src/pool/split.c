@@ -396,4 +396,6 @@ void aq_split_get_state(aq_split *s, aq_split_state *ret)
     ret->net_us = t.net_us;
     ret->tx_bytes = n.tx_bytes;
     ret->rx_bytes = n.rx_bytes;
+    ret->tx_frames = n.tx_frames;
+    ret->rx_frames = n.rx_frames;
 }
