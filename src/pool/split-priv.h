@@ -56,6 +56,10 @@ typedef struct aq_worker_cfg {
     const char *backend; /* NULL = the best */
     const char *const *dir;
     uint32_t n_dir;
+    /* Benches and tests: makes the stage instead of aq_stage_local; it must have vt->work. NULL = no */
+    int (*make)(void *user, const aq_model *, const aq_state_cfg *, uint32_t l0, uint32_t l1,
+                aq_stage **ret, aq_err *);
+    void *user;
 } aq_worker_cfg;
 /** Starts the thread that loads and computes. */
 int aq_worker_new(const aq_worker_cfg *, aq_worker **ret, aq_err *) AQ_MUST;

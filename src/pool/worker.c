@@ -459,8 +459,10 @@ static int load(aq_worker *w, const config *c, aq_err *err)
         total += in->layer_bytes[i];
     atomic_store(&w->load.done, 0);
     atomic_store(&w->load.total, total);
-    rc = aq_stage_local(w->cfg.rt, w->model, &w->src, &(aq_place){.backend = w->cfg.backend},
-                        &c->state, c->l0, c->l1, &w->load, &st, err);
+    rc = w->cfg.make
+             ? w->cfg.make(w->cfg.user, w->model, &c->state, c->l0, c->l1, &st, err)
+             : aq_stage_local(w->cfg.rt, w->model, &w->src, &(aq_place){.backend = w->cfg.backend},
+                              &c->state, c->l0, c->l1, &w->load, &st, err);
     if (rc < 0)
         return rc;
     st->done_cb = stage_done;
@@ -516,7 +518,7 @@ static void configure(aq_worker *w)
     int64_t t0 = aq_now_us();
     if (left_us) {
         rc = -err.code;
-    } else if (w->stage && same_layers(&w->loaded, &c)) {
+    } else if (w->stage && !w->cfg.make && same_layers(&w->loaded, &c)) {
         rc = aq_stage_local_reset(w->stage, &err);
     } else {
         unload(w); /* first: both may not fit */

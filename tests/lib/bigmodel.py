@@ -83,7 +83,7 @@ def write(path, like, n_layer, n_embd, n_ff, seed=1):
         keys = [(k, raw) for k, raw in _keys(f.read(1 << 20))[0] if not k.startswith('llama.') and k != 'general.name']
     n_vocab = next(struct.unpack_from('<Q', raw, 8 + len(k) + 8)[0] for k, raw in keys if k == 'tokenizer.ggml.tokens')
     n_head = n_embd // HEAD
-    n_kv = max(n_head // 4, 1) * HEAD
+    n_kv = (1 if n_head % 4 else n_head // 4) * HEAD
 
     def u32(k, v):
         keys.append((k, _string(k) + struct.pack('<II', 4, v)))
