@@ -16,6 +16,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <time.h>
 
 #define PEERS_MAX 16u
 #define QUEUE_MAX 16u
@@ -500,6 +501,20 @@ static int send_ready(aq_worker *w, const config *c, aq_err *err)
     return aq_link_send(w->owner->link, AQ_T_READY, 0, b.p, b.n, NULL, err);
 }
 
+/* For tests: loading stands still while this is armed and somebody waits for it. Under the lock. */
+static void stand_still(aq_worker *w)
+{
+    struct timespec end;
+
+    for (uint64_t gen = w->gen; gen == w->gen && aq_failpoint("worker-load-stands");) {
+        clock_gettime(CLOCK_REALTIME, &end);
+        end.tv_nsec += 20000000;
+        end.tv_sec += end.tv_nsec / 1000000000;
+        end.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&w->cond, &w->lock, &end);
+    }
+}
+
 /* Take what the owner wants; called and left with the lock held. */
 static void configure(aq_worker *w)
 {
@@ -510,6 +525,7 @@ static void configure(aq_worker *w)
 
     w->want = false;
     atomic_store(&w->load.cancel, 0);
+    stand_still(w);
     int64_t left_us = aq_backoff_left_us(&w->trouble);
     if (left_us)
         aq_fail(&err, w->trouble.why.code, "begins anew in %lld s after an error: %.300s",
