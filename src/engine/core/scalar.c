@@ -71,15 +71,17 @@ static float kv_val(const aq_kv *kv, const void *p, uint32_t i)
 }
 
 /* One head of one row: one pass over the entries, what is summed so far shrinks when a larger score comes. */
-static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page, uint32_t lo,
-                        uint32_t hi, uint32_t g, const float *q, const float *sink, float *out)
+static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page, aq_seen all,
+                        uint32_t g, const float *q, const float *sink, float *out)
 {
     double acc[512];
     for (uint32_t v0 = 0; v0 < kv->d_v; v0 += AQ_LEN(acc)) { /* a slice of the values at a time */
         uint32_t nv = AQ_MIN(kv->d_v - v0, (uint32_t)AQ_LEN(acc));
         double top = sink ? *sink : -INFINITY, sum = sink ? 1 : 0;
         memset(acc, 0, sizeof(acc));
-        for (uint32_t t = lo; t < hi; t++) {
+        aq_seen seen = all;
+        uint32_t t, n = aq_seen_next(&seen, &t);
+        for (; n > 0; t++, n = n > 1 ? n - 1 : aq_seen_next(&seen, &t)) {
             const void *k = aq_kv_k(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK),
                        *v = aq_kv_v(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK);
             double s = 0;
@@ -104,15 +106,18 @@ static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page
 }
 
 void aq_scalar_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run,
-                      uint32_t n_run, const float *q, const float *sinks, float *out)
+                      uint32_t n_run, const float *q, const float *sinks, const uint32_t *sel,
+                      float *out)
 {
     uint32_t group = d->n_head / kv->n_kv;
     for (uint32_t r = 0; r < n_run; r++)
         for (uint32_t j = 0; j < run[r].n; j++) {
             uint32_t hi = run[r].kv0 + j + 1, lo = d->window && hi > d->window ? hi - d->window : 0;
             size_t row = (size_t)(run[r].row0 + j) * d->n_head;
+            aq_seen seen = aq_seen_begin(
+                d, sel ? sel + (size_t)(run[r].row0 + j) * aq_sel_u32(d) : NULL, lo, hi);
             for (uint32_t h = 0; h < d->n_head; h++)
-                attend_head(d, kv, run[r].page, lo, hi, h / group, q + (row + h) * kv->d_k,
+                attend_head(d, kv, run[r].page, seen, h / group, q + (row + h) * kv->d_k,
                             sinks ? sinks + h : NULL, out + (row + h) * kv->d_v);
         }
 }

@@ -14,20 +14,21 @@ typedef struct attn_job {
     const aq_run *run;
     uint32_t n_run;
     const float *q, *sinks;
+    const uint32_t *sel; /* sparse attention: what each row sees */
+    uint32_t *ret_sel;   /* choosing it */
     float *out;
 } attn_job;
+_Static_assert(AQ_SEEN_TOK == AQ_ATTN_TOK, "ranges of entries are blocks of attention");
 
-static void one_head(const attn_job *j, const aq_run *run, uint32_t kv_head, uint32_t first,
-                     uint32_t end, const float *q, const float *sink, float *o)
+static void one_head(const attn_job *j, const aq_run *run, uint32_t kv_head, aq_seen seen,
+                     const float *q, const float *sink, float *o)
 {
     const aq_isa *isa = j->c->isa;
     const aq_kv *kv = j->kv;
     bool f16 = kv->type == AQ_KV_F16;
     float max = sink ? *sink : -INFINITY, sum = sink ? 1 : 0, s[AQ_ATTN_TOK];
     memset(o, 0, kv->d_v * sizeof *o);
-    for (uint32_t t = first; t < end;) {
-        uint32_t n = AQ_MIN(end, (t / AQ_ATTN_TOK + 1) * AQ_ATTN_TOK) -
-                     t; /* within a page, since pages are whole blocks */
+    for (uint32_t t, n; (n = aq_seen_next(&seen, &t)) > 0;) {
         uint32_t page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
         isa->scores(q, aq_kv_k(kv, page, kv_head, at), f16, n, kv->d_k, j->d->score_scale, s);
         float top = max;
@@ -37,7 +38,6 @@ static void one_head(const attn_job *j, const aq_run *run, uint32_t kv_head, uin
         max = top;
         sum = sum * keep + isa->exps(s, n, max);
         isa->mix(s, aq_kv_v(kv, page, kv_head, at), f16, n, kv->d_v, keep, o);
-        t += n;
     }
     for (uint32_t i = 0; i < kv->d_v; i++)
         o[i] /= sum;
@@ -53,17 +53,26 @@ static void attn_piece(void *ctx, uint32_t piece, uint32_t worker)
     const aq_run *run = &j->run[r];
     uint32_t end = run->kv0 + row + 1, first = d->window && end > d->window ? end - d->window : 0;
     size_t at = ((size_t)run->row0 + row) * d->n_head;
+    aq_seen seen = aq_seen_begin(
+        d, j->sel ? j->sel + ((size_t)run->row0 + row) * aq_sel_u32(d) : NULL, first, end);
     for (uint32_t h = kv_head * group; h < (kv_head + 1) * group; h++)
-        one_head(j, run, kv_head, first, end, j->q + (at + h) * d->d_k,
-                 j->sinks ? j->sinks + h : NULL, j->out + (at + h) * d->d_v);
+        one_head(j, run, kv_head, seen, j->q + (at + h) * d->d_k, j->sinks ? j->sinks + h : NULL,
+                 j->out + (at + h) * d->d_v);
 }
 
 void aq_cpu_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run, uint32_t n_run,
-                   const float *q, const float *sinks, float *out)
+                   const float *q, const float *sinks, const uint32_t *sel, float *out)
 {
     const aq_cpu *c = ctx;
-    attn_job j = {
-        .c = c, .d = d, .kv = kv, .run = run, .n_run = n_run, .q = q, .sinks = sinks, .out = out};
+    attn_job j = {.c = c,
+                  .d = d,
+                  .kv = kv,
+                  .run = run,
+                  .n_run = n_run,
+                  .q = q,
+                  .sinks = sinks,
+                  .sel = sel,
+                  .out = out};
     uint32_t rows = 0;
     uint64_t entries = 0; /* at most; a window sees fewer */
     for (uint32_t r = 0; r < n_run; r++) {
@@ -71,4 +80,39 @@ void aq_cpu_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *
         entries += (uint64_t)run[r].n * (run[r].kv0 + run[r].n);
     }
     aq_cpu_share(c, attn_piece, &j, rows * d->n_kv, entries * d->n_head * (d->d_k + d->d_v));
+}
+
+/* ---- the indexer's choice ---- */
+
+static void dots(void *ctx, const float *q, const float *k, uint32_t n, uint32_t d, float *ret)
+{
+    const aq_cpu *c = ctx;
+    c->isa->scores(q, k, false, n, d, 1, ret);
+}
+
+static void choose_piece(void *ctx, uint32_t row, uint32_t worker)
+{
+    const attn_job *j = ctx;
+    const aq_layer *d = j->d;
+    uint32_t r = 0;
+    while (row >= j->run[r].n)
+        row -= j->run[r++].n;
+    size_t at = (size_t)j->run[r].row0 + row;
+    aq_choose_row(d, j->kv, j->run[r].page, (j->run[r].kv0 + row + 1) / d->idx_block,
+                  j->q + at * d->n_idx * d->d_idx, dots, (void *)j->c,
+                  j->ret_sel + at * aq_sel_u32(d));
+}
+
+void aq_cpu_choose(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run, uint32_t n_run,
+                   const float *q, uint32_t *sel)
+{
+    const aq_cpu *c = ctx;
+    attn_job j = {.c = c, .d = d, .kv = kv, .run = run, .n_run = n_run, .q = q, .ret_sel = sel};
+    uint32_t rows = 0;
+    uint64_t blocks = 0;
+    for (uint32_t r = 0; r < n_run; r++) {
+        rows += run[r].n;
+        blocks += (uint64_t)run[r].n * ((run[r].kv0 + run[r].n) / d->idx_block);
+    }
+    aq_cpu_share(c, choose_piece, &j, rows, blocks * d->n_idx * d->d_idx);
 }
