@@ -171,11 +171,15 @@ static void refusals(test *t)
     ok(reads(t, 0, 0, 0, 20, 20), "%s: refused windows leave no trace", t->name);
 }
 
+static const char *kv_name(uint32_t kv)
+{
+    return kv == AQ_KV_F32 ? "f32" : kv == AQ_KV_F16 ? "f16" : "q8_0";
+}
+
 static int run(const char *arch, const char *backend, uint32_t kv)
 {
     test t = {.arch = arch, .backend = backend, .kv = kv};
-    snprintf(t.name, sizeof(t.name), "%s, %s, KV %s", arch, backend,
-             kv == AQ_KV_F32 ? "f32" : "f16");
+    snprintf(t.name, sizeof(t.name), "%s, %s, KV %s", arch, backend, kv_name(kv));
     int rc = rig_open_path(&t.r, arch, "Q8_0", backend, 2, cpu_path, NULL);
     if (rc == 0)
         rc = rig_state(&t.r, kv, &t.s);
@@ -206,8 +210,7 @@ static void brief(const char *arch, const char *backend, uint32_t kv)
 {
     enum { N = 90 };
     test t = {.arch = arch, .backend = backend, .kv = kv};
-    snprintf(t.name, sizeof(t.name), "%s, %s, KV %s", arch, backend,
-             kv == AQ_KV_F32 ? "f32" : "f16");
+    snprintf(t.name, sizeof(t.name), "%s, %s, KV %s", arch, backend, kv_name(kv));
     int rc = rig_open_path(&t.r, arch, "Q8_0", backend, 2, cpu_path, NULL);
     if (rc == 0)
         rc = rig_state(&t.r, kv, &t.s);
@@ -486,13 +489,13 @@ int main(int argc, char **argv)
     }
     bool slow = !strcmp(backend, "reference"); /* the store is the same, qwen4exp takes long */
     for (size_t i = 0; i < AQ_LEN(archs) - slow; i++) {
-        run(archs[i], backend, AQ_KV_F32);
+        run(archs[i], backend, i == 2 ? AQ_KV_Q8_0 : AQ_KV_F32);
         threads(archs[i], backend);
         stages(archs[i], backend);
         cancels(archs[i], backend);
     }
     for (size_t i = 0; i < AQ_LEN(more); i++) {
-        brief(more[i], backend, i % 2 ? AQ_KV_F16 : AQ_KV_F32);
+        brief(more[i], backend, i % 3); /* every KV type, deepseek2 with q8_0 */
         threads(more[i], backend);
         stages(more[i], backend);
     }

@@ -63,12 +63,14 @@ typedef struct aq_experts {
 
 /* ---- KV ------------------------------------------------------------------------------------------------------------ */
 
-/** KV of one layer. A page holds K [n_kv][AQ_PAGE_TOK][d_k], then V [n_kv][AQ_PAGE_TOK][d_v]; values are f32 or f16.
+/** KV of one layer. A page holds K [n_kv][AQ_PAGE_TOK][d_k], then V [n_kv][AQ_PAGE_TOK][d_v]; values are f32, f16, or
+ * blocks of 32 with a scale (q8_0: f16, then 32 int8; a row's last block may be padded).
  * Of a latent layer K is V too (d_v = d_k, v_off = 0). With an indexer there follow raw keys [AQ_PAGE_TOK][d_idx], f32 or f16, and
  * the keys of whole blocks [AQ_PAGE_TOK / idx_block][d_idx] f32. */
 typedef struct aq_kv {
-    uint32_t type; /* AQ_KV_F32 or AQ_KV_F16 */
-    uint32_t n_kv, d_k, d_v, val_bytes;
+    uint32_t type; /* AQ_KV_* */
+    uint32_t n_kv, d_k, d_v;
+    uint32_t k_bytes, v_bytes; /* of one head's entry */
     size_t page_bytes, v_off, raw_off, block_off;
     uint32_t d_idx;
     uint8_t *base; /* [n_page][page_bytes], 64-byte aligned */
@@ -77,13 +79,12 @@ typedef struct aq_kv {
 } aq_kv;
 static inline void *aq_kv_k(const aq_kv *kv, uint32_t page, uint32_t head, uint32_t tok)
 {
-    return kv->base + page * kv->page_bytes +
-           ((size_t)head * AQ_PAGE_TOK + tok) * kv->d_k * kv->val_bytes;
+    return kv->base + page * kv->page_bytes + ((size_t)head * AQ_PAGE_TOK + tok) * kv->k_bytes;
 }
 static inline void *aq_kv_v(const aq_kv *kv, uint32_t page, uint32_t head, uint32_t tok)
 {
     return kv->base + page * kv->page_bytes + kv->v_off +
-           ((size_t)head * AQ_PAGE_TOK + tok) * kv->d_v * kv->val_bytes;
+           ((size_t)head * AQ_PAGE_TOK + tok) * kv->v_bytes;
 }
 
 static inline void *aq_kv_raw(const aq_kv *kv, uint32_t page, uint32_t tok)
@@ -207,6 +208,9 @@ void aq_scalar_norm(void *ctx, const float *x, const float *w, uint32_t n, uint3
                     float *y);
 void aq_scalar_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot,
                     int kind, const float *cs);
+/** q8_0 rows of KV: n values in aq_kv_row_bytes(AQ_KV_Q8_0, n). Rounded to nearest, halves away from zero; what is no number stays none. */
+void aq_kv_q8_put(const float *x, uint32_t n, uint8_t *ret);
+void aq_kv_q8_get(const uint8_t *p, uint32_t n, float *ret);
 void aq_scalar_kv_put(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k,
                       const float *v);
 void aq_scalar_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,

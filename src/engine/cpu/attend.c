@@ -43,6 +43,56 @@ static void one_head(const attn_job *j, const aq_run *run, uint32_t kv_head, aq_
         o[i] /= sum;
 }
 
+/* q8_0: entries become floats a few at a time, for up to HEADS heads at once. */
+#define HEADS 8u
+#define BUF_F32 8192u /* the longest entry: a latent one of 4096 and as much that is roped */
+
+static uint32_t fetch(const uint8_t *p, uint32_t row_bytes, uint32_t n_tok, uint32_t d, float *buf)
+{
+    uint32_t n = AQ_MIN(AQ_MAX(BUF_F32 / d, 1u), n_tok);
+    for (uint32_t t = 0; t < n; t++)
+        aq_kv_q8_get(p + (size_t)t * row_bytes, d, buf + (size_t)t * d);
+    return n;
+}
+
+static void heads_q8(const attn_job *j, const aq_run *run, uint32_t kv_head, aq_seen seen,
+                     uint32_t n_head, const float *q, const float *sinks, float *o)
+{
+    const aq_isa *isa = j->c->isa;
+    const aq_kv *kv = j->kv;
+    float max[HEADS], sum[HEADS], keep[HEADS], s[HEADS][AQ_ATTN_TOK], buf[BUF_F32];
+    uint32_t dk = kv->d_k, dv = kv->d_v;
+    for (uint32_t h = 0; h < n_head; h++) {
+        max[h] = sinks ? sinks[h] : -INFINITY;
+        sum[h] = sinks ? 1 : 0;
+    }
+    memset(o, 0, n_head * dv * sizeof *o);
+    for (uint32_t t, n; (n = aq_seen_next(&seen, &t)) > 0;) {
+        uint32_t page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
+        for (uint32_t i = 0, m; i < n; i += m) {
+            m = fetch(aq_kv_k(kv, page, kv_head, at + i), kv->k_bytes, n - i, dk, buf);
+            for (uint32_t h = 0; h < n_head; h++)
+                isa->scores(q + h * dk, buf, false, m, dk, j->d->score_scale, s[h] + i);
+        }
+        for (uint32_t h = 0; h < n_head; h++) {
+            float top = max[h];
+            for (uint32_t i = 0; i < n; i++)
+                top = s[h][i] > top ? s[h][i] : top;
+            keep[h] = top > max[h] ? expf(max[h] - top) : 1;
+            max[h] = top;
+            sum[h] = sum[h] * keep[h] + isa->exps(s[h], n, top);
+        }
+        for (uint32_t i = 0, m; i < n; i += m) {
+            m = fetch(aq_kv_v(kv, page, kv_head, at + i), kv->v_bytes, n - i, dv, buf);
+            for (uint32_t h = 0; h < n_head; h++)
+                isa->mix(s[h] + i, buf, false, m, dv, i ? 1 : keep[h], o + h * dv);
+        }
+    }
+    for (uint32_t h = 0; h < n_head; h++)
+        for (uint32_t i = 0; i < dv; i++)
+            o[h * dv + i] /= sum[h];
+}
+
 static void attn_piece(void *ctx, uint32_t piece, uint32_t worker)
 {
     const attn_job *j = ctx;
@@ -55,7 +105,11 @@ static void attn_piece(void *ctx, uint32_t piece, uint32_t worker)
     size_t at = ((size_t)run->row0 + row) * d->n_head;
     aq_seen seen = aq_seen_begin(
         d, j->sel ? j->sel + ((size_t)run->row0 + row) * aq_sel_u32(d) : NULL, first, end);
-    for (uint32_t h = kv_head * group; h < (kv_head + 1) * group; h++)
+    uint32_t h1 = (kv_head + 1) * group, h = kv_head * group;
+    for (; j->kv->type == AQ_KV_Q8_0 && h < h1; h += HEADS)
+        heads_q8(j, run, kv_head, seen, AQ_MIN(HEADS, h1 - h), j->q + (at + h) * d->d_k,
+                 j->sinks ? j->sinks + h : NULL, j->out + (at + h) * d->d_v);
+    for (; h < h1; h++)
         one_head(j, run, kv_head, seen, j->q + (at + h) * d->d_k, j->sinks ? j->sinks + h : NULL,
                  j->out + (at + h) * d->d_v);
 }

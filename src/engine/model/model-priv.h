@@ -279,6 +279,12 @@ extern const aq_arch *const aq_archs[]; /* NULL-terminated */
 int aq_bind(const aq_model *, const char *name, bool required, uint64_t ne0, uint64_t ne1,
             uint64_t ne2, int32_t *ret, aq_err *) AQ_MUST;
 
+/** Bytes of n values of KV. */
+static inline uint32_t aq_kv_row_bytes(uint32_t kv_type, uint32_t n)
+{
+    return kv_type == AQ_KV_F32 ? 4 * n : kv_type == AQ_KV_F16 ? 2 * n : (n + 31) / 32 * 34;
+}
+
 /** Bytes as stored of what a layer's role is bound to (not -1): the tensor or its part. */
 uint64_t aq_role_bytes(const aq_model *, const aq_layer *, uint32_t role);
 

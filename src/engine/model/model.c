@@ -189,11 +189,17 @@ static int sum_layers(aq_model *m, aq_err *err)
                 4 * ((uint64_t)l->n_vh * l->d_state * l->d_state + (l->conv_k - 1) * ch);
         } else if (l->mixer == AQ_MIX_LATENT) {
             in->kv_f16_bytes_tok += 2 * (uint64_t)l->d_k;
+            in->kv_q8_bytes_tok += aq_kv_row_bytes(AQ_KV_Q8_0, l->d_k);
         } else if (!l->kv_back) {
             in->kv_f16_bytes_tok += 2 * (uint64_t)l->n_kv * (l->d_k + l->d_v);
+            in->kv_q8_bytes_tok += (uint64_t)l->n_kv * (aq_kv_row_bytes(AQ_KV_Q8_0, l->d_k) +
+                                                        aq_kv_row_bytes(AQ_KV_Q8_0, l->d_v));
         }
-        if (l->n_idx) /* a raw key, and a block's share of its key in f32 */
-            in->kv_f16_bytes_tok += 2 * (uint64_t)l->d_idx + 4 * (uint64_t)l->d_idx / l->idx_block;
+        if (l->n_idx) { /* a raw key in f16, and a block's share of its key in f32 */
+            uint64_t idx = 2 * (uint64_t)l->d_idx + 4 * (uint64_t)l->d_idx / l->idx_block;
+            in->kv_f16_bytes_tok += idx;
+            in->kv_q8_bytes_tok += idx;
+        }
         if (l->ng_back) {
             in->recurrent = true;
             in->recur_bytes_seq +=
@@ -284,6 +290,13 @@ void aq_model_free(aq_model *m)
 const aq_model_info *aq_model_get_info(const aq_model *m)
 {
     return &m->info;
+}
+
+uint64_t aq_model_kv_bytes_tok(const aq_model_info *in, uint32_t kv_type)
+{
+    return kv_type == AQ_KV_Q8_0  ? in->kv_q8_bytes_tok
+           : kv_type == AQ_KV_F32 ? 2 * in->kv_f16_bytes_tok
+                                  : in->kv_f16_bytes_tok;
 }
 
 /* ---- card: what a PC without the file needs -----------------------------------------------------------------------------

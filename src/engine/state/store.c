@@ -77,10 +77,8 @@ static void copy_page(void *user, uint32_t dst, uint32_t src, uint32_t n_tok)
     for (uint32_t l = 0; l < s->n_layer; l++) {
         const aq_kv *kv = &s->kv[l];
         for (uint32_t h = 0; kv->base && !kv->borrowed && h < kv->n_kv; h++) {
-            memcpy(aq_kv_k(kv, dst, h, 0), aq_kv_k(kv, src, h, 0),
-                   (size_t)n_tok * kv->d_k * kv->val_bytes);
-            memcpy(aq_kv_v(kv, dst, h, 0), aq_kv_v(kv, src, h, 0),
-                   (size_t)n_tok * kv->d_v * kv->val_bytes);
+            memcpy(aq_kv_k(kv, dst, h, 0), aq_kv_k(kv, src, h, 0), (size_t)n_tok * kv->k_bytes);
+            memcpy(aq_kv_v(kv, dst, h, 0), aq_kv_v(kv, src, h, 0), (size_t)n_tok * kv->v_bytes);
         }
         if (kv->d_idx) { /* a block that is not whole yet gets its key when it is */
             memcpy(aq_kv_raw(kv, dst, 0), aq_kv_raw(kv, src, 0),
@@ -139,14 +137,16 @@ static int new_kv(aq_store *s, uint32_t l, aq_err *err)
         return 0;
     }
     bool latent = d->mixer == AQ_MIX_LATENT;
-    uint32_t val = s->cfg.kv_type == AQ_KV_F32 ? 4 : 2;
-    size_t k = (size_t)d->n_kv * AQ_PAGE_TOK * d->d_k * val,
-           v = latent ? 0 : (size_t)d->n_kv * AQ_PAGE_TOK * d->d_v * val;
+    uint32_t kb = aq_kv_row_bytes(s->cfg.kv_type, d->d_k),
+             vb = aq_kv_row_bytes(s->cfg.kv_type, d->d_v);
+    size_t k = (size_t)d->n_kv * AQ_PAGE_TOK * kb,
+           v = latent ? 0 : (size_t)d->n_kv * AQ_PAGE_TOK * vb;
     *kv = (aq_kv){.type = s->cfg.kv_type,
                   .n_kv = d->n_kv,
                   .d_k = d->d_k,
                   .d_v = d->d_v,
-                  .val_bytes = val,
+                  .k_bytes = kb,
+                  .v_bytes = vb,
                   .v_off = latent ? 0 : k,
                   .page_bytes = k + v};
     if (d->n_idx) {
@@ -199,9 +199,9 @@ static int new_recurrent(aq_store *s, aq_err *err)
 int aq_store_new(const aq_net *net, const aq_net_layer *layer, uint32_t n_layer,
                  const aq_state_cfg *cfg, aq_store **ret, aq_err *err)
 {
-    if (cfg->kv_type != AQ_KV_F16 && cfg->kv_type != AQ_KV_F32)
+    if (cfg->kv_type > AQ_KV_Q8_0)
         return aq_fail(err, AQ_E_UNSUPPORTED,
-                       "KV type %u is not supported by this backend (f16 and f32 are)",
+                       "KV type %u is not supported by this backend (f16, f32 and q8_0 are)",
                        cfg->kv_type);
     AQ_AUTO(aq_store_free) aq_store *s = calloc(1, sizeof(*s));
     if (!s)

@@ -111,6 +111,7 @@ typedef struct aq_model_info {
     uint64_t
         ends_bytes; /* embedding, final norm, head, draft layers; not a table that is never loaded */
     uint64_t kv_f16_bytes_tok; /* KV bytes per token over all layers, f16 */
+    uint64_t kv_q8_bytes_tok;  /* the same, q8_0 */
     uint64_t recur_bytes_seq;  /* recurrent state per seq */
     uint32_t n_type;
     const aq_type_use *type;         /* [n_type], by bytes, largest first */
@@ -122,6 +123,8 @@ typedef struct aq_model_info {
     uint32_t n_shard;
 } aq_model_info;
 const aq_model_info *aq_model_get_info(const aq_model *); /* lives as long as the model */
+/** KV bytes per token over all layers, for kv_type AQ_KV_*. */
+uint64_t aq_model_kv_bytes_tok(const aq_model_info *, uint32_t kv_type);
 
 /* ---- text ------------------------------------------------------------------------------------------------------------------- */
 
