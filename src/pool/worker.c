@@ -417,8 +417,7 @@ uint64_t aq_layers_need_bytes(const aq_model_info *in, uint32_t l0, uint32_t l1,
 {
     uint64_t need = 0;
     double share = (double)(l1 - l0) / in->n_layer;
-    double kv = (double)in->kv_f16_bytes_tok * (sc->kv_type == AQ_KV_F32 ? 2 : 1) * AQ_PAGE_TOK *
-                sc->n_page;
+    double kv = (double)aq_model_kv_bytes_tok(in, sc->kv_type) * AQ_PAGE_TOK * sc->n_page;
     double recur = (double)in->recur_bytes_seq * (2.0 * sc->max_seq + sc->n_snap);
 
     for (uint32_t i = l0; i < l1; i++)

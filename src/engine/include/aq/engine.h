@@ -70,7 +70,8 @@ const char *aq_cuda_state(const char **ret_text);
 /* ---- model ---------------------------------------------------------------------------------------------------------------- */
 
 /** Weight bytes by position: file shards, a peer's chunks, a test's generator. `tensor` indexes the model's tensor table, `off`
- * counts from the tensor's first byte. read: any thread, blocks; IO when the file was cut short or removed (never a SIGBUS). */
+ * counts from the tensor's first byte. It must outlive what was loaded from it: tables too large to load (n-gram embeddings) are read
+ * row by row while tokens are computed. read: any thread, blocks; IO when the file was cut short or removed (never a SIGBUS). */
 typedef struct aq_wsrc {
     void *self;
     int (*read)(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *);
@@ -110,9 +111,11 @@ typedef struct aq_model_info {
     const uint8_t *
         cut_ok; /* [n_layer + 1] 1 = layers may be parted before this one; [0] and [n_layer] are 1 */
     const uint64_t *layer_bytes; /* [n_layer] weights of a layer as stored */
-    uint64_t ends_bytes;         /* embedding, final norm, head, draft layers */
-    uint64_t kv_f16_bytes_tok;   /* KV bytes per token over all layers, f16 */
-    uint64_t recur_bytes_seq;    /* recurrent state per seq */
+    uint64_t
+        ends_bytes; /* embedding, final norm, head, draft layers; not a table that is never loaded */
+    uint64_t kv_f16_bytes_tok; /* KV bytes per token over all layers, f16 */
+    uint64_t kv_q8_bytes_tok;  /* the same, q8_0 */
+    uint64_t recur_bytes_seq;  /* recurrent state per seq */
     uint32_t n_type;
     const aq_type_use *type;         /* [n_type], by bytes, largest first */
     const char *tok_model, *tok_pre; /* tokenizer.ggml.model, .pre */
@@ -123,6 +126,8 @@ typedef struct aq_model_info {
     uint32_t n_shard;
 } aq_model_info;
 const aq_model_info *aq_model_get_info(const aq_model *); /* lives as long as the model */
+/** KV bytes per token over all layers, for kv_type AQ_KV_*. */
+uint64_t aq_model_kv_bytes_tok(const aq_model_info *, uint32_t kv_type);
 
 /* ---- text ------------------------------------------------------------------------------------------------------------------- */
 
