@@ -277,71 +277,17 @@ void aq_req_free(aq_req *r)
 /* ---- submit ---- */
 
 /* Parse a JSON array that is not empty. */
-static int parse_array(aq_arena *a, const char *what, const char *text, const aq_json **ret,
-                       aq_err *err)
+static int render(const aq_model *m, const aq_req_in *in, aq_req *r, aq_err *err)
 {
-    const aq_json *j;
-    size_t n = strlen(text);
+    AQ_AUTO(aq_prompt_clear) aq_prompt p = {0};
+    int rc = aq_prompt_make(m, in, &p, err);
 
-    if (n > AQ_PROMPT_MAX_BYTES)
-        return aq_fail(err, AQ_E_LIMIT, "%s have %zu bytes, at most %u are allowed", what, n,
-                       AQ_PROMPT_MAX_BYTES);
-    int rc = aq_json_parse(a, text, n, &j, err);
-    if (rc == -AQ_E_FORMAT) {
-        if (err)
-            err->code = AQ_E_INVAL;
-        return aq_err_prefix(err, -AQ_E_INVAL, "%s", what);
-    }
     if (rc < 0)
         return rc;
-    if (j->kind != AQ_JSON_ARR || !j->n)
-        return aq_fail(err, AQ_E_INVAL, "%s must be a JSON array that is not empty", what);
-    *ret = j;
+    r->log = p.toks;
+    p.toks = (aq_toks){0};
+    r->detok.at_start = true;
     return 0;
-}
-
-static int put_special(aq_bytes *b, const char *key, const aq_vocab *v, int32_t id)
-{
-    uint32_t n = 0;
-    const char *p = id >= 0 ? aq_vocab_piece(v, id, &n) : NULL;
-    int rc = aq_bytes_putf(b, ",\"%s\":", key);
-
-    return rc < 0 ? rc : aq_json_quote(b, p ? p : "", p ? n : 0);
-}
-
-static int render(const aq_model *m, const aq_req_in *in, aq_toks *ret, aq_err *err)
-{
-    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
-    const aq_json *messages, *tools;
-
-    if (!a)
-        return aq_fail(err, AQ_E_NOMEM, "no memory to read messages");
-    int rc = parse_array(a, "messages", in->messages_json, &messages, err);
-    if (rc >= 0 && in->tools_json)
-        rc = parse_array(a, "tools", in->tools_json, &tools, err);
-    if (rc < 0)
-        return rc;
-    if (!m->vocab)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "this model cannot read text: %s",
-                       m->info.tok_refused ? m->info.tok_refused : "it has no vocabulary");
-    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
-    rc = aq_bytes_putf(&b, "{\"add_generation_prompt\":true");
-    if (rc >= 0)
-        rc = put_special(&b, "bos_token", m->vocab, aq_vocab_bos(m->vocab));
-    if (rc >= 0)
-        rc = put_special(&b, "eos_token", m->vocab, aq_vocab_eos(m->vocab));
-    if (rc >= 0 && in->vars_json)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "variables of the template are not supported");
-    if (rc >= 0 && in->tools_json && (rc = aq_bytes_puts(&b, ",\"tools\":")) >= 0)
-        rc = aq_bytes_puts(&b, in->tools_json);
-    if (rc >= 0 && (rc = aq_bytes_puts(&b, ",\"messages\":")) >= 0) {
-        if ((rc = aq_messages_put(&b, messages, err)) < 0)
-            return rc;
-        rc = aq_bytes_puts(&b, "}");
-    }
-    if (rc < 0)
-        return aq_fail(err, -rc, "no memory for a chat of %zu bytes", strlen(in->messages_json));
-    return aq_render_tokens(m, NULL, 0, (const char *)b.p, b.n, ret, err);
 }
 
 static int copy_toks(const aq_engine *e, const aq_req_in *in, aq_toks *ret, aq_err *err)
@@ -410,8 +356,7 @@ int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *
     r->t_submit_us = aq_now_us();
     int rc = copy_settings(e, in, r, err);
     if (rc >= 0)
-        rc =
-            in->messages_json ? render(e->model, in, &r->log, err) : copy_toks(e, in, &r->log, err);
+        rc = in->messages_json ? render(e->model, in, r, err) : copy_toks(e, in, &r->log, err);
     uint32_t n_tok = in->messages_json ? r->log.n : in->n_tok;
     if (rc >= 0 && !n_tok)
         rc = aq_fail(err, AQ_E_INVAL, "the chat's template made no tokens of the messages");

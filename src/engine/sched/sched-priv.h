@@ -22,6 +22,7 @@
 #include <pthread.h>
 
 #include "backend-priv.h"
+#include "chat-priv.h"
 #include "model-priv.h"
 #include "sampler-priv.h"
 #include "stage-priv.h"
