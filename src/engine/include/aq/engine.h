@@ -427,12 +427,16 @@ typedef struct aq_event {
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
  * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text;
  * what of a schema is not supported, by its place; calls with a model whose template knows none; today
- * any schema, REQUIRED, NAMED and vars_json), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
+ * any schema, REQUIRED and NAMED), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
  * CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;
 int aq_req_pop(aq_req *,
                aq_event *ret); /* 1 or 0; one reader; taking from a full ring un-parks the chat */
+/** The prompt that aq_submit would have the model read for these messages, tools and variables; nothing is computed. Either may be
+ * NULL; the caller clears what it gets. Errors as aq_submit's of the messages. Any thread. */
+int aq_chat_prompt(const aq_model *, const aq_req_in *, aq_bytes *ret_text, aq_toks *ret_toks,
+                   aq_err *) AQ_MUST;
 typedef struct aq_req_state {
     uint32_t prompt_tok, read_tok, gen_tok,
         queued; /* queued: requests before this one, 0 = running */
