@@ -309,7 +309,9 @@ static int put_special(aq_bytes *b, const char *key, const aq_vocab *v, int32_t 
     return rc < 0 ? rc : aq_json_quote(b, p ? p : "", p ? n : 0);
 }
 
-static int render(const aq_model *m, const aq_req_in *in, aq_toks *ret, aq_err *err)
+/* ret or ret_text may be NULL. */
+static int render(const aq_model *m, const aq_req_in *in, aq_toks *ret, aq_bytes *ret_text,
+                  aq_err *err)
 {
     AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
     const aq_json *messages, *tools;
@@ -339,7 +341,15 @@ static int render(const aq_model *m, const aq_req_in *in, aq_toks *ret, aq_err *
     }
     if (rc < 0)
         return aq_fail(err, -rc, "no memory for a chat of %zu bytes", strlen(in->messages_json));
-    return aq_render_tokens(m, NULL, 0, (const char *)b.p, b.n, ret, err);
+    if (ret && (rc = aq_render_tokens(m, NULL, 0, (const char *)b.p, b.n, ret, err)) < 0)
+        return rc;
+    if (!ret_text)
+        return 0;
+    AQ_AUTO(aq_rendered_clear) aq_rendered text = {0};
+    if ((rc = aq_render(m, NULL, 0, (const char *)b.p, b.n, &text, err)) < 0)
+        return rc;
+    rc = aq_bytes_put(ret_text, text.text.p, text.text.n);
+    return rc < 0 ? aq_fail(err, -rc, "no memory for the text of a chat") : 0;
 }
 
 static int copy_toks(const aq_engine *e, const aq_req_in *in, aq_toks *ret, aq_err *err)
@@ -387,6 +397,14 @@ static int copy_settings(const aq_engine *e, const aq_req_in *in, aq_req *r, aq_
     return aq_sampler_new(&drawn, e->n_vocab, &r->sampler, err);
 }
 
+int aq_prompt(const aq_engine *e, const aq_req_in *in, aq_toks *ret, aq_bytes *ret_text,
+              aq_err *err)
+{
+    if (in->messages_json)
+        return render(e->model, in, ret, ret_text, err);
+    return ret ? copy_toks(e, in, ret, err) : 0;
+}
+
 int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *user, aq_req **ret,
               aq_err *err)
 {
@@ -406,7 +424,7 @@ int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *
     int rc = copy_settings(e, in, r, err);
     if (rc >= 0)
         rc =
-            in->messages_json ? render(e->model, in, &r->log, err) : copy_toks(e, in, &r->log, err);
+            in->messages_json ? render(e->model, in, &r->log, NULL, err) : copy_toks(e, in, &r->log, err);
     uint32_t n_tok = in->messages_json ? r->log.n : in->n_tok;
     if (rc >= 0 && !n_tok)
         rc = aq_fail(err, AQ_E_INVAL, "the chat's template made no tokens of the messages");

@@ -392,6 +392,10 @@ typedef struct aq_event {
  * schema), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full), CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;
+/** What aq_submit would read for these messages or tokens, without a request: its tokens and (of messages) the rendered text. Either
+ * may be NULL; they are appended to. Any thread. Errors: those of aq_submit for messages and tokens, but no LIMIT for a long chat. */
+int aq_prompt(const aq_engine *, const aq_req_in *, aq_toks *ret, aq_bytes *ret_text,
+              aq_err *) AQ_MUST;
 int aq_req_pop(aq_req *,
                aq_event *ret); /* 1 or 0; one reader; taking from a full ring un-parks the chat */
 typedef struct aq_req_state {
