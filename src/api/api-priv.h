@@ -24,8 +24,8 @@
 #define AQ_API_BODY_BYTES (64u << 20)
 #define AQ_API_QUEUE 64u
 #define AQ_API_CONNS 1024u
-#define AQ_API_N_MAX 64u          /* answers of one ask */
-#define AQ_API_TOP_MAX 20u        /* log-probabilities of a token */
+#define AQ_API_N_MAX 64u            /* answers of one ask */
+#define AQ_API_TOP_MAX 20u          /* log-probabilities of a token */
 #define AQ_API_OUT_BYTES (1u << 20) /* unsent bytes of one client before its chat waits */
 #define AQ_API_ARENA_BYTES (1u << 30)
 
@@ -39,7 +39,7 @@ typedef struct aq_jw {
 void aq_jw_s(aq_jw *, const char *text);
 void aq_jw_n(aq_jw *, const void *text, size_t n);
 void aq_jw_f(aq_jw *, const char *fmt, ...) AQ_PRINTF(2, 3);
-void aq_jw_q(aq_jw *, const char *text);             /* quoted; NULL is null */
+void aq_jw_q(aq_jw *, const char *text);            /* quoted; NULL is null */
 void aq_jw_qn(aq_jw *, const char *text, size_t n); /* quoted */
 void aq_jw_v(aq_jw *, const aq_json *);
 void aq_jw_num(aq_jw *, double); /* NaN and infinities are null */
@@ -53,9 +53,9 @@ static inline void aq_jw_clear_p(aq_jw *w)
 
 typedef struct aq_fault {
     int http;
-    const char *type; /* OpenAI's; Anthropic's follows from http */
-    const char *code; /* or NULL */
-    char param[96];   /* "" = none */
+    const char *type;         /* OpenAI's; Anthropic's follows from http */
+    const char *code;         /* or NULL */
+    char param[96];           /* "" = none */
     uint32_t n_prompt, n_ctx; /* of a prompt that is too long; else 0 */
     char text[512];
 } aq_fault;
@@ -67,7 +67,7 @@ int aq_fault_field(aq_fault *, const char *param, const char *fmt, ...) AQ_PRINT
 /** What the engine said: its code decides the status. */
 int aq_fault_err(aq_fault *, int rc, const aq_err *);
 void aq_fault_put(aq_jw *, const aq_fault *, bool anthropic); /* the whole body */
-void aq_fault_put_openai(aq_jw *, const aq_fault *); /* the object of "error" alone */
+void aq_fault_put_openai(aq_jw *, const aq_fault *);          /* the object of "error" alone */
 
 /* ---- field.c --------------------------------------------------------------------------------- */
 
@@ -85,7 +85,7 @@ int aq_field_of(const aq_json *obj, const char *key, int kind, const aq_json **r
 /* ---- ask.c ----------------------------------------------------------------------------------- */
 
 typedef struct aq_prompt_in { /* of /v1/completions */
-    const char *text; /* or NULL: tok */
+    const char *text;         /* or NULL: tok */
     size_t n_text;
     int32_t *tok;
     uint32_t n_tok;
@@ -147,7 +147,8 @@ typedef struct aq_dialect {
     const char *keepalive; /* bytes; NULL: alive() */
     int (*parse)(aq_ask *, const char *body, size_t n, aq_fault *);
     void (*begin)(aq_job *, aq_jw *); /* a stream: before the first event */
-    void (*event)(aq_job *, aq_choice *, const aq_event *, aq_jw *); /* TEXT, REASONING, CALL_*; streamed */
+    void (*event)(aq_job *, aq_choice *, const aq_event *,
+                  aq_jw *); /* TEXT, REASONING, CALL_*; streamed */
     void (*choice_end)(aq_job *, aq_choice *, aq_jw *);
     void (*end)(aq_job *, aq_jw *);
     void (*fail)(aq_job *, const aq_fault *, aq_jw *); /* in a stream */
@@ -264,7 +265,7 @@ aq_xchg *aq_xchg_new(aq_api *, aq_conn *, SoupServerMessage *);
 void aq_xchg_watch(aq_xchg *); /* from here on a hang-up is seen */
 void aq_xchg_reply(aq_xchg *, int http, const char *type, const void *body, size_t n);
 void aq_xchg_fault(aq_xchg *, const aq_fault *, bool anthropic);
-void aq_xchg_stream(aq_xchg *); /* 200 and headers of an event stream */
+void aq_xchg_stream(aq_xchg *);          /* 200 and headers of an event stream */
 void aq_xchg_put(aq_xchg *, aq_bytes *); /* takes the bytes, leaves it empty */
 void aq_xchg_end(aq_xchg *);
 /** Answer before the body is read; one that is too large to be read away ends the connection. */

@@ -53,7 +53,7 @@ static int bias_one(aq_bias *ret, double tok, double bias, aq_fault *f)
     if (!(bias >= -100 && bias <= 100))
         return aq_fault_field(f, "logit_bias", "'logit_bias' has a value outside -100 to 100");
     /* -100 bans a token, as clients expect */
-    *ret = (aq_bias){.tok = (int32_t)tok, .bias = bias <= -100 ? -INFINITY : (float)bias};
+    *ret = (aq_bias){.tok = (int32_t)tok, .bias = bias <= -100 ? -1000.0f : (float)bias};
     return 0;
 }
 
@@ -63,7 +63,8 @@ static int read_bias(aq_ask *a, aq_fault *f)
     const aq_json *v = aq_json_get(a->body, "logit_bias");
     uint32_t n = 0;
 
-    if (!v || v->kind == AQ_JSON_NULL || ((v->kind == AQ_JSON_OBJ || v->kind == AQ_JSON_ARR) && !v->n))
+    if (!v || v->kind == AQ_JSON_NULL ||
+        ((v->kind == AQ_JSON_OBJ || v->kind == AQ_JSON_ARR) && !v->n))
         return 0;
     if (v->kind != AQ_JSON_OBJ && v->kind != AQ_JSON_ARR)
         return aq_fault_field(f, "logit_bias", "'logit_bias' must be an object");
@@ -86,8 +87,8 @@ static int read_bias(aq_ask *a, aq_fault *f)
             val = tok->next;
             id = tok->kind == AQ_JSON_INT ? (double)tok->i : -1;
         }
-        double bias = val->kind == AQ_JSON_INT    ? (double)val->i
-                      : val->kind == AQ_JSON_NUM  ? val->num
+        double bias = val->kind == AQ_JSON_INT     ? (double)val->i
+                      : val->kind == AQ_JSON_NUM   ? val->num
                       : val->kind == AQ_JSON_FALSE ? -100
                                                    : NAN;
         int rc = bias_one(&b[n], id, bias, f);
@@ -107,7 +108,8 @@ int aq_ask_sampling(aq_ask *a, aq_fault *f)
     int rc = aq_field_num(b, "temperature", 0, 2, &s->temp, f);
 
     rc = rc < 0 ? rc : aq_field_num(b, "top_p", 0, 1, &s->top_p, f);
-    if (rc == 1 && s->top_p <= 0) { /* the engine takes 0 for off; clients mean: the best token alone */
+    if (rc == 1 &&
+        s->top_p <= 0) { /* the engine takes 0 for off; clients mean: the best token alone */
         s->top_p = 1;
         s->top_k = 1;
     }
@@ -119,8 +121,9 @@ int aq_ask_sampling(aq_ask *a, aq_fault *f)
     rc = rc < 0 ? rc : aq_field_num(b, "presence_penalty", -2, 2, &s->presence_penalty, f);
     rc = rc < 0 ? rc : aq_field_num(b, "repeat_penalty", 0, 10, &s->repeat_penalty, f);
     rc = rc < 0 ? rc : aq_field_int(b, "seed", INT64_MIN, INT64_MAX, &i, f);
-    if (rc == 1 && i != -1)                 /* -1: drawn, as some clients write it */
-        s->seed = i ? (uint64_t)i : 1ull << 63; /* the engine's 0 means drawn; a client's does not */
+    if (rc == 1 && i != -1) /* -1: drawn, as some clients write it */
+        s->seed =
+            i ? (uint64_t)i : 1ull << 63; /* the engine's 0 means drawn; a client's does not */
     rc = rc < 0 ? rc : aq_field_bool(b, "ignore_eos", &s->ignore_eog, f);
     rc = rc < 0 ? rc : aq_field_bool(b, "stream", &a->stream, f);
     return rc < 0 ? rc : read_bias(a, f);
@@ -131,7 +134,8 @@ static int stop_one(const char *key, const aq_json *v, const char **ret, aq_faul
     if (v->kind != AQ_JSON_STR)
         return aq_fault_field(f, key, "'%s' must be a string or an array of strings", key);
     if (!v->n || v->n > AQ_STOP_BYTES_MAX || strlen(v->str) != v->n)
-        return aq_fault_field(f, key, "'%s' has a text of %u bytes; 1 to %u are allowed, without U+0000",
+        return aq_fault_field(f, key,
+                              "'%s' has a text of %u bytes; 1 to %u are allowed, without U+0000",
                               key, v->n, AQ_STOP_BYTES_MAX);
     *ret = v->str;
     return 0;

@@ -48,7 +48,8 @@ int aq_chat_messages(aq_ask *a, aq_fault *f)
     if (rc < 0)
         return rc;
     if (!rc || !v->n)
-        return aq_fault_field(f, "messages", "'messages' must be an array with at least one message");
+        return aq_fault_field(f, "messages",
+                              "'messages' must be an array with at least one message");
     for (m = v->item; m && is_system(m); m = m->next) {
         const aq_json *c = aq_json_get(m, "content");
         if (!c || (c->kind != AQ_JSON_STR && c->kind != AQ_JSON_ARR))

@@ -71,7 +71,8 @@ static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
     if (rc == 1)
         a->n = (uint32_t)i;
     if (rc >= 0 && a->n * a->n_prompt > AQ_API_N_MAX)
-        return aq_fault_field(f, "n", "%u texts with %u answers each are too many: %u in all are allowed",
+        return aq_fault_field(f, "n",
+                              "%u texts with %u answers each are too many: %u in all are allowed",
                               a->n_prompt, a->n, AQ_API_N_MAX);
     lp = rc < 0 ? NULL : aq_json_get(a->body, "logprobs");
     if (lp && lp->kind == AQ_JSON_TRUE) {
@@ -84,7 +85,9 @@ static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
     rc = rc < 0 ? rc : aq_field_bool(a->body, "echo", &a->echo, f);
     rc = rc < 0 ? rc : aq_field_str(a->body, "suffix", &suffix, f);
     if (rc == 1 && *suffix)
-        return aq_fault_field(f, "suffix", "'suffix' is not supported: filling in the middle of a text needs a model made for it");
+        return aq_fault_field(
+            f, "suffix",
+            "'suffix' is not supported: filling in the middle of a text needs a model made for it");
     if (rc >= 0 && a->echo && a->logprobs)
         return aq_fault_field(f, "echo", "'echo' and 'logprobs' do not go together");
     rc = rc < 0 ? rc : aq_field_of(a->body, "stream_options", AQ_JSON_OBJ, &opt, f);
@@ -123,7 +126,8 @@ static void put_echo(const aq_job *j, const aq_choice *c, aq_jw *w)
     }
 }
 
-static void put_text(const aq_job *j, const aq_choice *c, aq_jw *w, const char *s, size_t n, bool echo)
+static void put_text(const aq_job *j, const aq_choice *c, aq_jw *w, const char *s, size_t n,
+                     bool echo)
 {
     __attribute__((cleanup(aq_jw_clear_p))) aq_jw t = {0};
 

@@ -18,7 +18,7 @@
 #include "api-priv.h"
 
 #define LINGER_MS 2000u
-#define LINGER_BYTES (512u << 10) /* read away while an early answer travels */
+#define LINGER_BYTES (512u << 10)   /* read away while an early answer travels */
 #define READ_AWAY_BYTES (64u << 10) /* a body that an early answer lets come in */
 
 static void xchg_free(aq_xchg *x)

@@ -58,8 +58,8 @@ int aq_listen_open(aq_api *api, const aq_api_cfg *cfg, aq_err *err)
         v6.sin6_addr = cfg->lan ? in6addr_any : in6addr_loopback;
         int rc = listen_on((struct sockaddr *)&v4, sizeof v4, &api->listen_fd[0], err);
         if (rc < 0 && errno == EADDRINUSE)
-            return aq_fail(err, AQ_E_IO,
-                           "port %u is taken by another program: choose another one", cfg->port);
+            return aq_fail(err, AQ_E_IO, "port %u is taken by another program: choose another one",
+                           cfg->port);
         if (rc < 0)
             return rc;
         api->n_listen = 1;
@@ -71,8 +71,8 @@ int aq_listen_open(aq_api *api, const aq_api_cfg *cfg, aq_err *err)
             aq_fd_close_p(&api->listen_fd[0]); /* the number is free for one of the two only */
             continue;
         } else if (errno == EADDRINUSE) {
-            return aq_fail(err, AQ_E_IO,
-                           "port %u is taken by another program: choose another one", cfg->port);
+            return aq_fail(err, AQ_E_IO, "port %u is taken by another program: choose another one",
+                           cfg->port);
         } /* else a PC without IPv6 */
         return 0;
     }
@@ -107,7 +107,7 @@ aq_conn *aq_conn_of(SoupServerMessage *msg)
 
 void aq_conn_state(aq_conn *c, int state)
 {
-    c->used = c->used || c->state == AQ_CONN_BUSY;
+    c->used = c->used || c->state != AQ_CONN_IDLE; /* it came from a request */
     c->state = state;
     c->since_us = aq_now_us();
     c->body_bytes = 0;
@@ -219,8 +219,9 @@ static gboolean accept_cb(gint fd, GIOCondition cond, gpointer user)
 
     (void)cond;
     for (int i = 0; i < BACKLOG; i++) {
-        int one = aq_failpoint("api-accept") ? (errno = EMFILE, -1)
-                                             : accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int one = aq_failpoint("api-accept")
+                      ? (errno = EMFILE, -1)
+                      : accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (one >= 0) {
             if (make_room(api))
                 take(api, one);
@@ -249,8 +250,8 @@ static void give_listener(aq_api *api)
     char *dir = g_dir_make_tmp("aquifer-XXXXXX", NULL);
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     int fd = dir ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
-    bool good = fd >= 0 && snprintf(a.sun_path, sizeof a.sun_path, "%s/s", dir) <
-                               (int)sizeof a.sun_path &&
+    bool good = fd >= 0 &&
+                snprintf(a.sun_path, sizeof a.sun_path, "%s/s", dir) < (int)sizeof a.sun_path &&
                 bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
 
     if (good) {

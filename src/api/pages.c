@@ -44,15 +44,14 @@ static void get_slots(aq_api *, aq_jw *);
 static const struct {
     const char *path;
     void (*get)(aq_api *, aq_jw *);
-} gets[] = {{"/health", get_health},   {"/v1/health", get_health}, {"/v1/models", get_models},
-            {"/models", get_models},   {"/metrics", get_metrics},  {"/props", get_props},
+} gets[] = {{"/health", get_health}, {"/v1/health", get_health}, {"/v1/models", get_models},
+            {"/models", get_models}, {"/metrics", get_metrics},  {"/props", get_props},
             {"/slots", get_slots}};
 static const struct {
     const char *path;
     int (*fill)(page *, aq_ask *, aq_jw *, aq_fault *);
-} posts[] = {{"/tokenize", tokenize},
-             {"/detokenize", detokenize},
-             {"/apply-template", apply_template}};
+} posts[] = {
+    {"/tokenize", tokenize}, {"/detokenize", detokenize}, {"/apply-template", apply_template}};
 static const struct {
     const char *path, *what;
 } missing[] = {{"/v1/embeddings", "embeddings"},
@@ -178,7 +177,8 @@ static void get_props(aq_api *api, aq_jw *w)
     aq_model_ref *m = aq_model_get(api);
     const aq_model_info *i = m ? aq_model_get_info(m->m.model) : NULL;
 
-    aq_jw_f(w, "{\"default_generation_settings\":{\"n_ctx\":%u},\"total_slots\":%u,\"model_alias\":",
+    aq_jw_f(w,
+            "{\"default_generation_settings\":{\"n_ctx\":%u},\"total_slots\":%u,\"model_alias\":",
             m ? m->info.n_ctx : 0, m ? m->info.n_parallel : 0);
     aq_jw_q(w, m ? m->id : NULL);
     aq_jw_s(w, ",\"chat_template\":");
@@ -270,8 +270,7 @@ bool aq_page_get(aq_xchg *x, const char *path)
         }
         aq_model_put(m);
         gets[i].get(x->api, &w);
-        reply(x, &w,
-              gets[i].get == get_metrics ? "text/plain; version=0.0.4" : "application/json");
+        reply(x, &w, gets[i].get == get_metrics ? "text/plain; version=0.0.4" : "application/json");
         return true;
     }
     return false;
@@ -416,8 +415,7 @@ bool aq_page_post(aq_xchg *x, const char *path)
     for (size_t i = 0; i < AQ_LEN(missing); i++)
         if (!strcmp(path, missing[i].path)) {
             aq_fault_set(&f, 501, "not_supported_error", NULL,
-                         "%s is not supported: no model for it can be loaded yet",
-                         missing[i].what);
+                         "%s is not supported: no model for it can be loaded yet", missing[i].what);
             aq_xchg_fault(x, &f, false);
             return true;
         }

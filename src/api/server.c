@@ -333,8 +333,8 @@ static void early_cb(SoupServer *server, SoupServerMessage *msg, const char *sou
 /* "openai-python 127.0.0.1": the program's own name for itself, without versions, and where it is. */
 static void name_client(SoupServerMessage *msg, const aq_conn *c, char *ret, size_t cap)
 {
-    const char *agent = soup_message_headers_get_one(soup_server_message_get_request_headers(msg),
-                                                     "User-Agent");
+    const char *agent =
+        soup_message_headers_get_one(soup_server_message_get_request_headers(msg), "User-Agent");
     char name[48] = "";
 
     for (size_t i = 0; agent && agent[i] > ' ' && agent[i] != '/' && i + 1 < sizeof name; i++) {

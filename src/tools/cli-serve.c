@@ -99,8 +99,8 @@ static int tell(const serve *s)
     aq_engine_get_info(s->engine, &info);
     name_of(s->path, name, sizeof name);
     if (s->json) {
-        rc = aq_bytes_putf(&b, "{\"port\":%u,\"url\":\"http://127.0.0.1:%u/v1\",\"context\":%u,", port,
-                           port, info.n_ctx);
+        rc = aq_bytes_putf(&b, "{\"port\":%u,\"url\":\"http://127.0.0.1:%u/v1\",\"context\":%u,",
+                           port, port, info.n_ctx);
         rc = rc < 0 ? rc : aq_bytes_puts(&b, "\"model\":");
         rc = rc < 0 ? rc
                     : aq_json_quote(&b, s->alias ? s->alias : name,
@@ -111,12 +111,14 @@ static int tell(const serve *s)
             rc = aq_bytes_putf(&b, ",\"key\":\"%s\"", s->new_key);
         rc = rc < 0 ? rc : aq_bytes_puts(&b, "}\n");
     } else {
-        rc = aq_bytes_putf(&b, "%s on %s, context %u\nOpenAI: http://127.0.0.1:%u/v1   Anthropic: "
-                               "http://127.0.0.1:%u\n",
+        rc = aq_bytes_putf(&b,
+                           "%s on %s, context %u\nOpenAI: http://127.0.0.1:%u/v1   Anthropic: "
+                           "http://127.0.0.1:%u\n",
                            s->alias ? s->alias : name, info.device, info.n_ctx, port, port);
         if (rc >= 0 && s->lan)
-            rc = aq_bytes_putf(&b, "Other PCs reach it at this PC's address, port %u. Keys and chats "
-                                   "travel in clear there: use it on a network that you trust.\n",
+            rc = aq_bytes_putf(&b,
+                               "Other PCs reach it at this PC's address, port %u. Keys and chats "
+                               "travel in clear there: use it on a network that you trust.\n",
                                port);
         if (rc >= 0 && s->new_key[0])
             rc = aq_bytes_putf(&b, "key: %s\n", s->new_key);

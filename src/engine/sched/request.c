@@ -423,8 +423,8 @@ int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *
     r->t_submit_us = aq_now_us();
     int rc = copy_settings(e, in, r, err);
     if (rc >= 0)
-        rc =
-            in->messages_json ? render(e->model, in, &r->log, NULL, err) : copy_toks(e, in, &r->log, err);
+        rc = in->messages_json ? render(e->model, in, &r->log, NULL, err)
+                               : copy_toks(e, in, &r->log, err);
     uint32_t n_tok = in->messages_json ? r->log.n : in->n_tok;
     if (rc >= 0 && !n_tok)
         rc = aq_fail(err, AQ_E_INVAL, "the chat's template made no tokens of the messages");

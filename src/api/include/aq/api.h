@@ -28,17 +28,18 @@ typedef struct aq_api_cfg { /* copied by aq_api_new */
     bool lan;               /* all addresses of this PC, not loopback alone: needs a key */
     const char *const *key; /* [n_key] empty: no key is asked for */
     uint32_t n_key;
-    const char *const *host; /* [n_host] names in the Host header besides loopback's and this PC's */
+    const char *const
+        *host; /* [n_host] names in the Host header besides loopback's and this PC's */
     uint32_t n_host;
     const char *const *origin; /* [n_origin] web pages besides those of loopback, as "app://-" */
     uint32_t n_origin;
     /* Limits; 0 = the default. */
-    uint32_t body_max_bytes;    /* 64 MiB */
-    uint32_t n_queue;           /* requests that may wait for the engine, 64 */
-    uint32_t n_conn;            /* connections, 1024 */
-    uint32_t keepalive_ms;      /* a sign of life this often while nothing else is sent, 5000 */
-    uint32_t read_ms, idle_ms;  /* for headers and body, 30 s; between requests, 120 s */
-    uint32_t stall_ms;          /* a client that takes nothing for so long is left, 60 s */
+    uint32_t body_max_bytes;   /* 64 MiB */
+    uint32_t n_queue;          /* requests that may wait for the engine, 64 */
+    uint32_t n_conn;           /* connections, 1024 */
+    uint32_t keepalive_ms;     /* a sign of life this often while nothing else is sent, 5000 */
+    uint32_t read_ms, idle_ms; /* for headers and body, 30 s; between requests, 120 s */
+    uint32_t stall_ms;         /* a client that takes nothing for so long is left, 60 s */
 } aq_api_cfg;
 
 /** Listen and start the thread. There is no model yet: requests get 503. Errors: IO (the port is taken, …), INVAL (lan
@@ -55,7 +56,7 @@ typedef struct aq_api_model {
     const char *id; /* as /v1/models tells it */
     aq_engine *engine;
     const aq_model *model;
-    int64_t created_s;              /* seconds since 1970 */
+    int64_t created_s;            /* seconds since 1970 */
     void (*released)(void *user); /* may be NULL */
     void *user;
 } aq_api_model;
