@@ -332,6 +332,8 @@ static int render(const aq_model *m, const aq_req_in *in, aq_toks *ret, aq_bytes
         rc = put_special(&b, "bos_token", m->vocab, aq_vocab_bos(m->vocab));
     if (rc >= 0)
         rc = put_special(&b, "eos_token", m->vocab, aq_vocab_eos(m->vocab));
+    if (rc >= 0 && in->vars_json)
+        return aq_fail(err, AQ_E_UNSUPPORTED, "variables of the template are not supported");
     if (rc >= 0 && in->tools_json && (rc = aq_bytes_puts(&b, ",\"tools\":")) >= 0)
         rc = aq_bytes_puts(&b, in->tools_json);
     if (rc >= 0 && (rc = aq_bytes_puts(&b, ",\"messages\":")) >= 0) {
@@ -374,6 +376,9 @@ static int copy_settings(const aq_engine *e, const aq_req_in *in, aq_req *r, aq_
     if (in->schema_json)
         return aq_fail(err, AQ_E_UNSUPPORTED,
                        "answers bound to a JSON schema are not supported; leave the schema out");
+    if (in->tool_choice > AQ_TOOLS_NONE)
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "answers that must be tool calls are not supported; leave tool_choice out");
     if (in->n_logprobs > AQ_LOGPROBS_MAX)
         return aq_fail(err, AQ_E_LIMIT, "%u log-probabilities per token, at most %u are allowed",
                        in->n_logprobs, AQ_LOGPROBS_MAX);

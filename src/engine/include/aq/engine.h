@@ -344,17 +344,38 @@ typedef struct aq_sampling {
 #define AQ_STOP_BYTES_MAX 256u
 #define AQ_BIAS_MAX 1024u
 
+enum {
+    AQ_TOOLS_AUTO = 0, /* the model decides; the form of a call is enforced from its beginning on */
+    AQ_TOOLS_NONE,     /* tools are told to the model, calls stay text */
+    AQ_TOOLS_REQUIRED, /* the answer is one call at least */
+    AQ_TOOLS_NAMED     /* the answer is a call of tool_name */
+};
 typedef struct aq_req_in { /* copied by aq_submit */
-    const char *messages_json, *tools_json,
-        *schema_json; /* OpenAI-shaped arrays, strict, order kept. Roles: system, developer (read as system), user,
-                       * assistant, tool; content: a text, or parts of type text (joined by newlines), for
-                       * assistant also null. A schema is UNSUPPORTED today */
-    const int32_t *tok; /* instead of messages: the prompt as tokens */
+    /** An OpenAI-shaped array, strict, order kept. Roles: system, developer (read as system), user, assistant, tool. content: a
+     * text, or parts of type text (joined by newlines); for assistant also null. tool_calls: arguments as JSON text or object.
+     * reasoning_content: earlier thinking, shown to the model where its template has a place for it. An assistant message may
+     * carry `raw`: the text that was sampled, which then stands for its rendering. Answers of this engine need none: it knows
+     * them by the ids of their calls, or else by their content, and reads them as the tokens they were. */
+    const char *messages_json;
+    const char
+        *tools_json; /* OpenAI-shaped array [{"type":"function","function":{…}}]; NULL = none */
+    const char
+        *schema_json; /* JSON schema: the answer's content is one JSON value of it; any JSON object:
+                              * {"type":"object"}. Not together with REQUIRED or NAMED */
+    const char
+        *vars_json; /* further variables of the chat template, one object: chat_template_kwargs */
+    const char *tool_name; /* AQ_TOOLS_NAMED */
+    uint32_t tool_choice;  /* AQ_TOOLS_*; without tools only AUTO and NONE */
+    bool one_call;         /* the answer ends after its first call (parallel_tool_calls: false) */
+    const int32_t *tok;    /* instead of messages: the prompt as tokens; the answer is TEXT only */
     uint32_t n_tok;
     aq_sampling sampling;
     uint32_t n_logprobs, max_tok; /* max_tok 0 = to the end of the context */
 } aq_req_in;
 
+/** TEXT: content. REASONING: thinking, apart from it. CALL_START: a call begins: its name, call_id, number. CALL_ARGS: a piece of
+ * its arguments; the pieces of one call joined are one JSON object, unless the answer ended within it (DONE is then not CALLS).
+ * Nothing that was said is taken back, and however the tokens cut the text, the joined pieces are the same. */
 enum {
     AQ_EV_TEXT = 1,
     AQ_EV_REASONING,
@@ -364,7 +385,12 @@ enum {
     AQ_EV_DONE,
     AQ_EV_ERROR
 };
-enum { AQ_DONE_STOP = 1, AQ_DONE_LENGTH, AQ_DONE_CANCELLED, AQ_DONE_CALLS };
+enum {
+    AQ_DONE_STOP = 1,
+    AQ_DONE_LENGTH,
+    AQ_DONE_CANCELLED,
+    AQ_DONE_CALLS /* the answer ended with whole calls */
+};
 typedef struct aq_logprob {
     int32_t tok;
     float logprob;
@@ -379,17 +405,22 @@ typedef struct aq_usage {
 } aq_usage;
 typedef struct aq_event {
     uint32_t kind, n_bytes, n_top;
-    int32_t tok; /* TEXT: the last token it holds, -1 if none */
-    int32_t rc;  /* DONE: AQ_DONE_*; ERROR: -AQ_E_* */
+    uint32_t call; /* CALL_START, CALL_ARGS: number of the call in this answer, from 0 */
+    int32_t tok;   /* TEXT, REASONING, CALL_*: the last token it holds, -1 if none */
+    int32_t rc;    /* DONE: AQ_DONE_*; ERROR: -AQ_E_* */
     const char *
         bytes; /* whole UTF-8 characters, not NUL-terminated; valid until the next pop, as are the pointers below */
+    const char
+        *call_id; /* CALL_START: "call_" and 24 letters and digits, NUL-terminated; else NULL */
     const aq_logprob *top;
     const aq_usage *usage; /* USAGE: comes right before DONE */
     const aq_err *err;     /* ERROR: the last event of this request, like DONE */
 } aq_event;
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
- * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text, a
- * schema), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full), CANCELLED (the engine is closing). */
+ * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text;
+ * what of a schema is not supported, by its place; calls with a model whose template knows none; today
+ * any schema, REQUIRED, NAMED and vars_json), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
+ * CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;
 /** What aq_submit would read for these messages or tokens, without a request: its tokens and (of messages) the rendered text. Either
