@@ -177,7 +177,7 @@ struct aq_engine {
     char device[96];
     uint64_t weight_bytes, state_bytes;
     atomic_uint st_running, st_queued, st_parked, st_pages, st_epoch, st_paused, st_n_page;
-    _Atomic uint64_t st_window, st_read, st_gen;
+    _Atomic uint64_t st_window, st_read, st_gen, st_here_us;
     /* step thread */
     uint64_t wnd_id, turn;
     aq_swap_set set;          /* stage: a copy of the hub's */

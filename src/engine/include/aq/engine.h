@@ -327,6 +327,7 @@ typedef struct aq_engine_stats {
     uint32_t
         paused; /* 1 = a stage is lost: chats keep what they have and wait for aq_engine_set_stages */
     uint64_t n_window, rows_read, rows_gen; /* since start */
+    uint64_t here_us;                       /* since start: this PC's layers at work */
 } aq_engine_stats;
 void aq_engine_get_stats(const aq_engine *, aq_engine_stats *ret);
 
