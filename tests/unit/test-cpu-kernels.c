@@ -374,49 +374,82 @@ static void test_rows(const aq_isa *isa)
        "%s swiglu: saturates", isa->name);
 }
 
-static void test_attention(const aq_isa *isa, bool f16, uint32_t d, uint32_t n_tok)
+enum { QUERIES = 7 };
+
+static void test_attention(const aq_isa *isa, uint32_t d, uint32_t n_tok)
 {
-    float *q = get(d * 4), *o = get(d * 4), *o2 = get(d * 4), *s = get(n_tok * 4),
-          *s2 = get(n_tok * 4);
-    uint8_t *kv = get((size_t)n_tok * d * 4);
-    for (uint32_t i = 0; i < d; i++) {
-        q[i] = rnd_normal();
-        o[i] = o2[i] = rnd_normal();
-    }
-    for (uint32_t i = 0; i < n_tok * d; i++) {
-        float v = rnd_normal();
-        uint16_t h = aq_f32_to_f16(v);
-        if (f16)
-            memcpy(kv + 2 * (size_t)i, &h, 2);
-        else
-            memcpy(kv + 4 * (size_t)i, &v, 4);
-    }
-    isa->scores(q, kv, f16, n_tok, d, 0.125f, s);
-    aq_isa_c.scores(q, kv, f16, n_tok, d, 0.125f, s2);
-    double e = 0;
-    for (uint32_t t = 0; t < n_tok;
-         t++) { /* relative to the sum of magnitudes: a score may cancel to nothing */
-        double mag = 1e-30;
+    float *q[QUERIES], *o[QUERIES], *o2[QUERIES], c[QUERIES], top[QUERIES], top2[QUERIES];
+    float(*s)[AQ_ATTN_TOK] = get(sizeof *s * QUERIES),
+    (*s2)[AQ_ATTN_TOK] = get(sizeof *s * QUERIES);
+    float *kv = get((size_t)n_tok * d * 4);
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        q[h] = get(d * 4);
+        o[h] = get(d * 4);
+        o2[h] = get(d * 4);
+        c[h] = rnd_normal();
         for (uint32_t i = 0; i < d; i++) {
-            size_t at = (size_t)t * d + i;
-            mag += 0.125 * fabs(q[i] * (f16 ? aq_f16_to_f32(((uint16_t *)(void *)kv)[at])
-                                            : ((float *)(void *)kv)[at]));
+            q[h][i] = rnd_normal();
+            o[h][i] = o2[h][i] = rnd_normal();
         }
-        e = fmax(e, fabs((double)s[t] - s2[t]) / mag);
     }
-    ok(e < 2e-6, "%s scores %s d=%u tok=%u: %.1e (below 2e-06)", isa->name, f16 ? "f16" : "f32", d,
-       n_tok, e);
-    isa->mix(s2, kv, f16, n_tok, d, 0.5f, o);
-    aq_isa_c.mix(s2, kv, f16, n_tok, d, 0.5f, o2);
-    e = rel(o, o2, d);
-    ok(e < 2e-6, "%s mix %s d=%u tok=%u: %.1e (below 2e-06)", isa->name, f16 ? "f16" : "f32", d,
-       n_tok, e);
-    free(q);
-    free(o);
-    free(o2);
+    for (uint32_t i = 0; i < n_tok * d; i++)
+        kv[i] = rnd_normal();
+    isa->scores((const float *const *)q, QUERIES, kv, n_tok, d, 0.125f, s, top);
+    aq_isa_c.scores((const float *const *)q, QUERIES, kv, n_tok, d, 0.125f, s2, top2);
+    double e = 0;
+    bool tops = true, bits = true;
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        float most = -INFINITY, alone[1][AQ_ATTN_TOK];
+        for (uint32_t t = 0; t < n_tok; t++) { /* relative to the sum of magnitudes */
+            double mag = 1e-30;
+            for (uint32_t i = 0; i < d; i++)
+                mag += 0.125 * fabs((double)q[h][i] * kv[(size_t)t * d + i]);
+            e = fmax(e, fabs((double)s[h][t] - s2[h][t]) / mag);
+            most = fmaxf(most, s[h][t]);
+        }
+        tops = tops && most == top[h];
+        isa->scores((const float *const *)q + h, 1, kv, n_tok, d, 0.125f, alone, &most);
+        bits = bits && !memcmp(alone[0], s[h], n_tok * 4) && most == top[h];
+    }
+    ok(e < 2e-6 && tops, "%s scores d=%u tok=%u: %.1e (below 2e-06), the largest told", isa->name,
+       d, n_tok, e);
+    float *one[QUERIES];
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        one[h] = get(d * 4);
+        memcpy(one[h], o[h], d * 4);
+        isa->mix((const float(*)[AQ_ATTN_TOK])s2 + h, 1, kv, n_tok, d, c + h, one + h);
+    }
+    isa->mix((const float(*)[AQ_ATTN_TOK])s2, QUERIES, kv, n_tok, d, c, o);
+    aq_isa_c.mix((const float(*)[AQ_ATTN_TOK])s2, QUERIES, kv, n_tok, d, c, o2);
+    e = 0;
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        e = fmax(e, rel(o[h], o2[h], d));
+        bits = bits && !memcmp(one[h], o[h], d * 4);
+    }
+    ok(e < 4e-6, "%s mix d=%u tok=%u: %.1e (below 4e-06)", isa->name, d, n_tok, e);
+    ok(bits, "%s attention d=%u tok=%u: a query's bits do not depend on the others", isa->name, d,
+       n_tok);
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        free(q[h]);
+        free(o[h]);
+        free(o2[h]);
+        free(one[h]);
+    }
     free(s);
     free(s2);
     free(kv);
+}
+
+static void test_from_f16(const aq_isa *isa)
+{
+    enum { N = 75 };
+    uint16_t h[N];
+    float a[N], b[N];
+    for (int i = 0; i < N; i++)
+        h[i] = (uint16_t)(rnd() & 0xbbff); /* finite */
+    isa->from_f16(h, N, a);
+    aq_isa_c.from_f16(h, N, b);
+    ok(!memcmp(a, b, sizeof a), "%s from_f16", isa->name);
 }
 
 int main(int argc, char **argv)
@@ -443,12 +476,12 @@ int main(int argc, char **argv)
         }
         test_quant(isa);
         test_rows(isa);
-        for (int f16 = 0; f16 < 2; f16++) {
-            test_attention(isa, f16, 64, 64);
-            test_attention(isa, f16, 128, 37);
-            test_attention(isa, f16, 80, 5);
-            test_attention(isa, f16, 20, 1);
-        }
+        test_from_f16(isa);
+        test_attention(isa, 64, 64);
+        test_attention(isa, 128, 37);
+        test_attention(isa, 80, 5);
+        test_attention(isa, 20, 1);
+        test_attention(isa, 576, 16);
     }
     test_stored(8);
     test_stored(16);

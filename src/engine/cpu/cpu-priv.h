@@ -92,14 +92,16 @@ typedef struct aq_isa {
                  float *y); /* one row; x == y allowed */
     void (*swiglu)(const float *gate, const float *up, size_t n, float *y); /* y may be gate */
     void (*to_f16)(const float *x, size_t n, uint16_t *y); /* round to nearest even */
-    /** Scores of one query head: s[t] = scale × (q · k_t) for t < n_tok; k [n_tok][d], f16 or f32. */
-    void (*scores)(const float *q, const void *k, bool f16, uint32_t n_tok, uint32_t d, float scale,
-                   float *s);
+    void (*from_f16)(const uint16_t *x, size_t n, float *y);
+    /** Scores of m query heads: s[i][t] = scale × (q[i] · k_t) for t < n_tok, and the largest of each
+     * in top; k [n_tok][d]. */
+    void (*scores)(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
+                   float scale, float (*s)[AQ_ATTN_TOK], float *top);
     /** s[t] = exp(s[t] - max); returns their sum. */
     float (*exps)(float *s, uint32_t n, float max);
-    /** o [d] = c × o + Σ p[t] v_t; v [n_tok][d], f16 or f32. */
-    void (*mix)(const float *p, const void *v, bool f16, uint32_t n_tok, uint32_t d, float c,
-                float *o);
+    /** o[i] [d] = c[i] × o[i] + Σ p[i][t] v_t; v [n_tok][d]. */
+    void (*mix)(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
+                uint32_t d, const float *c, float *const *o);
 } aq_isa;
 /** The table of a path, NULL when this build or this CPU does not have it. name NULL = the best. */
 const aq_isa *aq_isa_find(const char *name);

@@ -66,6 +66,7 @@ static void cpu_close(void *ctx)
     free(c->first);
     free(c->active);
     free(c->panel);
+    free(c->entries);
     free(c);
 }
 AQ_CLEANUP_FUNC(void *, cpu_close)
@@ -121,6 +122,7 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     c->wide = (uint32_t)wide;
     for (uint32_t l = 0; l < m->info.n_layer + m->info.n_draft; l++) {
         const aq_layer *d = &m->layer[l];
+        c->wide_kv = AQ_MAX(c->wide_kv, AQ_MAX(d->d_k, d->d_v));
         if (!d->n_exp)
             continue;
         c->wide_exp = AQ_MAX(c->wide_exp, d->n_ff_exp);
@@ -129,9 +131,11 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     }
     c->first = calloc(c->n_exp + 1, sizeof *c->first);
     c->active = calloc(c->n_exp + 1, sizeof *c->active);
+    c->entries = aligned_alloc(64, ((size_t)aq_rt_threads(rt) * 2 * AQ_ATTN_TOK * c->wide_kv + 16) *
+                                       sizeof *c->entries);
     if (convert)
         c->panel = malloc((size_t)aq_rt_threads(rt) * c->wide * c->isa->lanes * sizeof *c->panel);
-    if (!c->first || !c->active || (convert && !c->panel))
+    if (!c->first || !c->active || !c->entries || (convert && !c->panel))
         return aq_fail(err, AQ_E_NOMEM, "cpu backend: out of memory");
     int rc = aq_cpu_reserve(c, 8, err);
     if (rc < 0)

@@ -16,10 +16,11 @@ void aq_avx2_quant(const float *x, uint32_t k, const aq_row_q *o);
 void aq_avx2_norm(const float *x, const float *w, uint32_t dim, float eps, float *y);
 void aq_avx2_swiglu(const float *gate, const float *up, size_t n, float *y);
 void aq_avx2_to_f16(const float *x, size_t n, uint16_t *y);
-void aq_avx2_scores(const float *q, const void *k, bool f16, uint32_t n_tok, uint32_t d,
-                    float scale, float *s);
+void aq_avx2_from_f16(const uint16_t *x, size_t n, float *y);
+void aq_avx2_scores(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
+                    float scale, float (*s)[AQ_ATTN_TOK], float *top);
 float aq_avx2_exps(float *s, uint32_t n, float max);
-void aq_avx2_mix(const float *p, const void *v, bool f16, uint32_t n_tok, uint32_t d, float c,
-                 float *o);
+void aq_avx2_mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
+                 uint32_t d, const float *c, float *const *o);
 
 #endif

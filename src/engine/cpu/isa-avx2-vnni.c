@@ -25,6 +25,7 @@ const aq_isa aq_isa_avx2_vnni = {
     .norm = aq_avx2_norm,
     .swiglu = aq_avx2_swiglu,
     .to_f16 = aq_avx2_to_f16,
+    .from_f16 = aq_avx2_from_f16,
     .scores = aq_avx2_scores,
     .exps = aq_avx2_exps,
     .mix = aq_avx2_mix,

@@ -587,41 +587,62 @@ void aq_avx2_to_f16(const float *x, size_t n, uint16_t *y)
 
 /* ---- attention ---- */
 
-INLINE __m256 kv8(const void *p, bool f16, size_t i)
+void aq_avx2_from_f16(const uint16_t *x, size_t n, float *y)
 {
-    return f16 ? load_f16((const uint16_t *)p + i) : _mm256_loadu_ps((const float *)p + i);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, load_f16((const uint8_t *)(x + i)));
+    for (; i < n; i++)
+        y[i] = _cvtsh_ss(x[i]);
 }
 
-INLINE float kv1(const void *p, bool f16, size_t i)
+/* Pairs of vectors to one vector of twice the sums of half as many lanes, until each lane holds the
+ * sum of one vector: ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)). */
+INLINE __m256 sums8(const __m256 *v)
 {
-    return f16 ? _cvtsh_ss(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+    __m256 a[4], b[2];
+    EACH (i, 4)
+        a[i] = _mm256_add_ps(_mm256_permute2f128_ps(v[2 * i], v[2 * i + 1], 0x20),
+                             _mm256_permute2f128_ps(v[2 * i], v[2 * i + 1], 0x31));
+    EACH (i, 2)
+        b[i] = _mm256_add_ps(_mm256_shuffle_ps(a[2 * i], a[2 * i + 1], 0x44),
+                             _mm256_shuffle_ps(a[2 * i], a[2 * i + 1], 0xee));
+    __m256 c =
+        _mm256_add_ps(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
+    /* lanes stand for v[0 2 4 6 1 3 5 7] */
+    return _mm256_permutevar8x32_ps(c, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-INLINE void scores_of(const float *q, const void *k, const bool f16, uint32_t n_tok, uint32_t d,
-                      float scale, float *s)
+void aq_avx2_scores(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
+                    float scale, float (*s)[AQ_ATTN_TOK], float *top)
 {
-    for (uint32_t t = 0; t < n_tok; t++) {
-        size_t at = (size_t)t * d;
-        __m256 a[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-        uint32_t i = 0;
-        for (; i + 16 <= d; i += 16)
-            EACH (j, 2)
-                a[j] = _mm256_fmadd_ps(_mm256_loadu_ps(q + i + 8 * j), kv8(k, f16, at + i + 8 * j),
-                                       a[j]);
-        float sum = hsum(_mm256_add_ps(a[0], a[1]));
-        for (; i < d; i++)
-            sum += q[i] * kv1(k, f16, at + i);
-        s[t] = scale * sum;
+    for (uint32_t i = 0; i < m; i++) {
+        float most = -INFINITY;
+        for (uint32_t t = 0; t < n_tok; t += 8) { /* eight at once; the last ones again for none */
+            const float *row[8];
+            __m256 a[8];
+            float out[8];
+            EACH (j, 8) {
+                row[j] = k + (size_t)AQ_MIN(t + (uint32_t)j, n_tok - 1) * d;
+                a[j] = _mm256_setzero_ps();
+            }
+            uint32_t c = 0;
+            for (; c + 8 <= d; c += 8) {
+                __m256 x = _mm256_loadu_ps(q[i] + c);
+                EACH (j, 8)
+                    a[j] = _mm256_fmadd_ps(x, _mm256_loadu_ps(row[j] + c), a[j]);
+            }
+            _mm256_storeu_ps(out, sums8(a));
+            for (uint32_t j = 0; j < 8 && t + j < n_tok; j++) {
+                for (uint32_t r = c; r < d; r++)
+                    out[j] += q[i][r] * row[j][r];
+                out[j] *= scale;
+                s[i][t + j] = out[j];
+                most = out[j] > most ? out[j] : most;
+            }
+        }
+        top[i] = most;
     }
-}
-
-void aq_avx2_scores(const float *q, const void *k, bool f16, uint32_t n_tok, uint32_t d,
-                    float scale, float *s)
-{
-    if (f16)
-        scores_of(q, k, true, n_tok, d, scale, s);
-    else
-        scores_of(q, k, false, n_tok, d, scale, s);
 }
 
 float aq_avx2_exps(float *s, uint32_t n, float max)
@@ -645,44 +666,42 @@ float aq_avx2_exps(float *s, uint32_t n, float max)
     return total;
 }
 
-INLINE void mix_of(const float *p, const void *v, const bool f16, uint32_t n_tok, uint32_t d,
-                   float c, float *o)
+/* d in pieces of 32 for up to two heads, each lane one chain over the entries. */
+INLINE void mix_n(const float (*p)[AQ_ATTN_TOK], const int m, const float *v, uint32_t n_tok,
+                  uint32_t d, const float *c, float *const *o)
 {
-    const __m256 keep = _mm256_set1_ps(c);
     uint32_t i = 0;
-    for (; i + 64 <= d; i += 64) {
-        __m256 a[8];
-        EACH (j, 8)
-            a[j] = _mm256_mul_ps(keep, _mm256_loadu_ps(o + i + 8 * j));
-        for (uint32_t t = 0; t < n_tok; t++) {
-            __m256 w = _mm256_set1_ps(p[t]);
-            EACH (j, 8)
-                a[j] = _mm256_fmadd_ps(w, kv8(v, f16, (size_t)t * d + i + 8 * j), a[j]);
+    for (; i + 32 <= d; i += 32) {
+        __m256 a[2][4];
+        EACH (h, m)
+            EACH (j, 4)
+                a[h][j] = _mm256_mul_ps(_mm256_set1_ps(c[h]), _mm256_loadu_ps(o[h] + i + 8 * j));
+        for (uint32_t t = 0; t < n_tok; t++)
+            EACH (j, 4) {
+                __m256 x = _mm256_loadu_ps(v + (size_t)t * d + i + 8 * j);
+                EACH (h, m)
+                    a[h][j] = _mm256_fmadd_ps(_mm256_set1_ps(p[h][t]), x, a[h][j]);
+            }
+        EACH (h, m)
+            EACH (j, 4)
+                _mm256_storeu_ps(o[h] + i + 8 * j, a[h][j]);
+    }
+    for (; i < d; i++)
+        EACH (h, m) {
+            float a = c[h] * o[h][i];
+            for (uint32_t t = 0; t < n_tok; t++)
+                a += p[h][t] * v[(size_t)t * d + i];
+            o[h][i] = a;
         }
-        EACH (j, 8)
-            _mm256_storeu_ps(o + i + 8 * j, a[j]);
-    }
-    for (; i + 8 <= d; i += 8) {
-        __m256 a = _mm256_mul_ps(keep, _mm256_loadu_ps(o + i));
-        for (uint32_t t = 0; t < n_tok; t++)
-            a = _mm256_fmadd_ps(_mm256_set1_ps(p[t]), kv8(v, f16, (size_t)t * d + i), a);
-        _mm256_storeu_ps(o + i, a);
-    }
-    for (; i < d; i++) {
-        float a = c * o[i];
-        for (uint32_t t = 0; t < n_tok; t++)
-            a += p[t] * kv1(v, f16, (size_t)t * d + i);
-        o[i] = a;
-    }
 }
 
-void aq_avx2_mix(const float *p, const void *v, bool f16, uint32_t n_tok, uint32_t d, float c,
-                 float *o)
+void aq_avx2_mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
+                 uint32_t d, const float *c, float *const *o)
 {
-    if (f16)
-        mix_of(p, v, true, n_tok, d, c, o);
-    else
-        mix_of(p, v, false, n_tok, d, c, o);
+    for (; m >= 2; m -= 2, p += 2, c += 2, o += 2)
+        mix_n(p, 2, v, n_tok, d, c, o);
+    if (m)
+        mix_n(p, 1, v, n_tok, d, c, o);
 }
 
 const aq_isa aq_isa_avx2 = {
@@ -705,6 +724,7 @@ const aq_isa aq_isa_avx2 = {
     .norm = aq_avx2_norm,
     .swiglu = aq_avx2_swiglu,
     .to_f16 = aq_avx2_to_f16,
+    .from_f16 = aq_avx2_from_f16,
     .scores = aq_avx2_scores,
     .exps = aq_avx2_exps,
     .mix = aq_avx2_mix,

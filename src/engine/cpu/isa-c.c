@@ -338,19 +338,24 @@ static void to_f16(const float *x, size_t n, uint16_t *y)
         y[i] = aq_f32_to_f16(x[i]);
 }
 
-static float kv_val(const void *p, bool half, size_t i)
+static void from_f16(const uint16_t *x, size_t n, float *y)
 {
-    return half ? aq_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+    for (size_t i = 0; i < n; i++)
+        y[i] = aq_f16_to_f32(x[i]);
 }
 
-static void scores(const float *q, const void *k, bool half, uint32_t n_tok, uint32_t d,
-                   float scale, float *s)
+static void scores(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
+                   float scale, float (*s)[AQ_ATTN_TOK], float *top)
 {
-    for (uint32_t t = 0; t < n_tok; t++) {
-        float sum = 0;
-        for (uint32_t i = 0; i < d; i++)
-            sum += q[i] * kv_val(k, half, (size_t)t * d + i);
-        s[t] = scale * sum;
+    for (uint32_t i = 0; i < m; i++) {
+        top[i] = -INFINITY;
+        for (uint32_t t = 0; t < n_tok; t++) {
+            float sum = 0;
+            for (uint32_t c = 0; c < d; c++)
+                sum += q[i][c] * k[(size_t)t * d + c];
+            s[i][t] = scale * sum;
+            top[i] = s[i][t] > top[i] ? s[i][t] : top[i];
+        }
     }
 }
 
@@ -362,14 +367,16 @@ static float exps(float *s, uint32_t n, float max)
     return sum;
 }
 
-static void mix(const float *p, const void *v, bool half, uint32_t n_tok, uint32_t d, float c,
-                float *o)
+static void mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
+                uint32_t d, const float *c, float *const *o)
 {
-    for (uint32_t i = 0; i < d; i++)
-        o[i] *= c;
-    for (uint32_t t = 0; t < n_tok; t++)
-        for (uint32_t i = 0; i < d; i++)
-            o[i] += p[t] * kv_val(v, half, (size_t)t * d + i);
+    for (uint32_t i = 0; i < m; i++) {
+        for (uint32_t j = 0; j < d; j++)
+            o[i][j] *= c[i];
+        for (uint32_t t = 0; t < n_tok; t++)
+            for (uint32_t j = 0; j < d; j++)
+                o[i][j] += p[i][t] * v[(size_t)t * d + j];
+    }
 }
 
 #define TABLE(n)                                  \
@@ -393,6 +400,7 @@ static void mix(const float *p, const void *v, bool half, uint32_t n_tok, uint32
         .norm = norm,                             \
         .swiglu = swiglu,                         \
         .to_f16 = to_f16,                         \
+        .from_f16 = from_f16,                     \
         .scores = scores,                         \
         .exps = exps,                             \
         .mix = mix,                               \

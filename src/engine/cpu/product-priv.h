@@ -39,7 +39,9 @@ typedef struct aq_cpu {
     uint32_t *order, *order_row;     /* [cap × n_used] slots by expert, and their rows */
     uint32_t *first, *active; /* [n_exp + 1] of experts: start in order; [n_exp] those with rows */
     uint32_t n_exp;
-    float *panel; /* [threads][wide][lanes] with f32_acts or AQ_L_STORED, else NULL */
+    float *panel;   /* [threads][wide][lanes] with f32_acts or AQ_L_STORED, else NULL */
+    float *entries; /* [threads][2][AQ_ATTN_TOK][wide_kv] of attention */
+    uint32_t wide_kv;
     aq_slab *slab;
 } aq_cpu;
 
