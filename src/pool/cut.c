@@ -64,6 +64,7 @@ static int frame_cb(void *user, aq_link *link, const aq_hdr *h, const uint8_t *p
 {
     asking *a = user;
     uint64_t idle = 0, held = 0;
+    uint32_t n_who = 0;
     aq_kv kv;
 
     (void)link;
@@ -76,6 +77,7 @@ static int frame_cb(void *user, aq_link *link, const aq_hdr *h, const uint8_t *p
         return rc;
     pthread_mutex_lock(&a->lock);
     a->mem.bytes = idle + held;
+    a->mem.busy = aq_kv_get(&kv, "who_id", &n_who) != NULL;
     a->has = true;
     pthread_cond_signal(&a->cond);
     pthread_mutex_unlock(&a->lock);

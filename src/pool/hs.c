@@ -163,8 +163,14 @@ int aq_told(uint16_t type, const void *payload, size_t n, const char *name, aq_e
 
     if (rc < 0)
         return rc;
-    if (type == AQ_T_BYE)
+    if (type == AQ_T_BYE) {
+        uint32_t n_reason = 0;
+        const char *reason = aq_kv_get(&kv, "reason", &n_reason);
+        if (reason && n_reason == 8 && !memcmp(reason, "replaced", 8))
+            return aq_fail(err, AQ_E_BUSY, "%s works for another program of this PC now",
+                           name[0] ? name : "the other PC");
         return aq_fail(err, AQ_E_GONE, "%s has left", name[0] ? name : "the other PC");
+    }
     if (type == AQ_T_ERROR && (rc = aq_kv_u32(&kv, "code", true, UINT16_MAX, &code, err)) < 0)
         return rc;
     if ((rc = aq_kv_text(&kv, "text", true, text, sizeof text, err)) < 0 ||

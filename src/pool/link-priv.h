@@ -53,7 +53,8 @@ typedef struct aq_dial {
     const struct sockaddr_storage *addr; /* called side by side (dial-priv.h), best first */
     uint32_t n_addr;                     /* 1 .. AQ_ADDRS_MAX */
     aq_purpose purpose;
-    const aq_id *to;            /* NULL: whoever answers */
+    const aq_id *
+        to; /* NULL: whoever answers. Else, where another one answers, the next address is called */
     const uint8_t *join_secret; /* [AQ_SECRET_BYTES], for AQ_FOR_JOIN */
 } aq_dial;
 /** Returns at once; open_cb or closed_cb follows. INVAL, AUTH (no address is of this network),

@@ -198,6 +198,20 @@ void aq_link_destroy(aq_link *l)
     free(l);
 }
 
+void aq_link_reset(aq_link *l)
+{
+    aq_tls_free(l->tls);
+    l->tls = NULL;
+    aq_fd_close_p(&l->fd);
+    aq_hs_clear(&l->hs);
+    aq_mem_wipe(l->exporter, sizeof l->exporter);
+    l->tls_done = l->peer_known = l->told = false;
+    l->n_head = l->n_body = 0;
+    l->body.n = 0;
+    l->rx = (aq_wire_seq){0};
+    atomic_store(&l->state, AQ_LS_HELLO);
+}
+
 int aq_link_create(aq_net *net, aq_role role, aq_link **ret, aq_err *err)
 {
     aq_link *l = calloc(1, sizeof *l);

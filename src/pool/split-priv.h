@@ -82,6 +82,7 @@ int aq_cut_choose(const aq_model_info *, const aq_state_cfg *, uint64_t here_byt
 
 typedef struct aq_peer_mem {
     uint64_t bytes; /* free, or held by layers that it gives back */
+    bool busy;      /* it works for a PC now */
     char name[AQ_NAME_MAX + 1];
 } aq_peer_mem;
 /** Ask a PC how much memory it has for layers, on a connection of its own. Blocks, some seconds at most;
@@ -100,7 +101,8 @@ typedef struct aq_remote_cfg {
     uint32_t epoch; /* of CONFIG: higher than any before of this process */
     uint32_t l0, l1, row_f32, rows /* AQ_ROWS_* */;
     aq_state_cfg state;
-    /* The PC is lost (not: closed from here). Link's thread; must not block. May be NULL. */
+    /* The PC is lost (not: closed from here); BUSY: another program of this PC has it now. Link's
+     * thread; must not block. May be NULL. */
     void (*gone_cb)(void *user, aq_stage *, const aq_err *why);
     void *user;
 } aq_remote_cfg;

@@ -5,6 +5,7 @@
  *   RUNNING ─────▶ LOST ──────────────────────────────────────────────────────▶ RUNNING
  *                    └─ for alone_after_ms, and all fits ─▶ ALONE ─ back, and idle ─▶ RUNNING
  *
+ * When another program of this PC has taken the other PC over, it is asked until it is free again.
  * One thread waits for losses and dials again (at once, then after 0.25 s up to 3 s). The local
  * stage stays loaded all the time: aq_engine_set_stages keeps a stage that is in both sets. */
 #include "split-priv.h"
@@ -85,12 +86,21 @@ static int dial(aq_split *s, aq_stage **ret, aq_err *err)
 
 /* ---- the driver's thread --------------------------------------------------------------------- */
 
-static int reconnect(aq_split *s, aq_err *err)
+static int reconnect(aq_split *s, bool replaced, aq_err *err)
 {
     aq_stage *st = NULL;
-    int rc = dial(s, &st, err);
+    aq_peer_mem there;
+    int rc;
 
-    if (rc < 0)
+    /* CONFIG would take it back from the other program, which would take it back from this one. */
+    if (replaced) {
+        rc = aq_peer_mem_ask(s->net, s->addr, s->rc.n_addr, s->rc.to, &s->there, &there, err);
+        if (rc >= 0 && there.busy)
+            rc = aq_fail(err, AQ_E_BUSY, "%s works for another program of this PC now", there.name);
+        if (rc < 0)
+            return rc;
+    }
+    if ((rc = dial(s, &st, err)) < 0)
         return rc;
     rc = aq_remote_wait(st, &s->there, err);
     pthread_mutex_lock(&s->lock);
@@ -171,6 +181,7 @@ static void set_state(aq_split *s, uint32_t kind, const char *text)
 static void recover(aq_split *s)
 {
     int64_t lost_us = aq_now_us();
+    bool replaced = s->why.code == AQ_E_BUSY;
     uint32_t ms = 0;
 
     s->state.n_loss++;
@@ -188,7 +199,7 @@ static void recover(aq_split *s)
             ms = IDLE_LOOK_MS;
             continue;
         }
-        int rc = reconnect(s, &err);
+        int rc = reconnect(s, replaced, &err);
         bool goes_alone = rc < 0 && !alone && s->cfg.alone_after_ms &&
                           aq_now_us() - lost_us >= (int64_t)s->cfg.alone_after_ms * 1000 &&
                           !atomic_load(&s->there.cancel) && go_alone(s, &no) >= 0;

@@ -2,7 +2,8 @@
 /* Whom this PC trusts: its identity, the pool's secret and the roster, in memory under one lock and
  * on disk. Any thread.
  *
- * Files of the folder: identity.crt, identity-key and pool-secret (through the secret store), roster.
+ * Files of the folder: identity.crt, identity-key and pool-secret (through the secret store), roster; name, once
+ * the PC was given one (one line).
  *
  *   pool-secret   "aquifer-secret 1\n" | "epoch N HEX64\n" once, or twice while the epoch changes
  *
@@ -18,6 +19,7 @@
 #include <sys/stat.h>
 
 #define ROSTER_FILE "roster"
+#define NAME_FILE "name"
 #define SECRET_NAME "pool-secret"
 #define SECRET_HEAD "aquifer-secret 1\n"
 
@@ -28,7 +30,7 @@ struct aq_trust {
     aq_identity me;
     int hold_fd;                /* the folder's lock, -1 = not held */
     char name[AQ_NAME_MAX + 1]; /* under lock, as all below */
-    bool in_pool;
+    bool in_pool, named;        /* named: name is in its file */
     uint8_t secret[AQ_SECRET_BYTES];
     aq_roster roster;
 };
@@ -221,6 +223,25 @@ static void clean_name(const char *name, char ret[AQ_NAME_MAX + 1])
     ret[out] = 0;
 }
 
+/* The name that this PC was given, if it was: into t->name. */
+static int load_name(aq_trust *t, aq_err *err)
+{
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
+    char name[AQ_NAME_MAX + 1] = {0};
+    int rc = aq_file_read(t->dir, NAME_FILE, 4 * AQ_NAME_MAX, false, &b, err);
+
+    if (rc <= 0)
+        return rc;
+    const char *text = aq_bytes_str(&b);
+    if (!text)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for the name of this PC");
+    clean_name(text, name);
+    t->named = name[0] != 0;
+    if (t->named)
+        memcpy(t->name, name, sizeof name);
+    return AQ_OK;
+}
+
 int aq_trust_open(const char *dir, const char *name, const aq_secret_store *store, aq_trust **ret,
                   aq_err *err)
 {
@@ -239,7 +260,8 @@ int aq_trust_open(const char *dir, const char *name, const aq_secret_store *stor
     clean_name(name, t->name);
     if (!t->name[0])
         snprintf(t->name, sizeof t->name, "PC");
-    if ((rc = aq_identity_open(t->dir, &t->store, &t->me, err)) < 0 || (rc = load_pool(t, err)) < 0)
+    if ((rc = load_name(t, err)) < 0 ||
+        (rc = aq_identity_open(t->dir, &t->store, &t->me, err)) < 0 || (rc = load_pool(t, err)) < 0)
         return rc;
     *ret = AQ_STEAL(t);
     return AQ_OK;
@@ -264,7 +286,7 @@ int aq_trust_hold(aq_trust *t, aq_err *err)
     trust_lock(t);
     if (t->hold_fd < 0 && (rc = aq_lock_take(t->dir, &t->hold_fd, err)) == AQ_OK) {
         t->in_pool = false;
-        if ((rc = load_pool(t, err)) < 0)
+        if ((rc = load_name(t, err)) < 0 || (rc = load_pool(t, err)) < 0)
             aq_fd_close_p(&t->hold_fd);
     }
     trust_unlock(t);
@@ -390,16 +412,22 @@ int aq_trust_set_name(aq_trust *t, const char *name, aq_err *err)
     if (!r)
         return aq_fail(err, AQ_E_NOMEM, "no memory for the roster");
     trust_lock(t);
+    aq_member *m = NULL;
     if (t->in_pool) {
         *r = t->roster;
-        aq_member *m = aq_roster_find(r, &t->me.id);
-        if (m)
-            memcpy(m->name, clean, sizeof clean);
+        m = aq_roster_find(r, &t->me.id);
+    }
+    if (!t->named || strcmp(t->name, clean) != 0)
+        rc = aq_file_write(t->dir, NAME_FILE, clean, strlen(clean), err);
+    if (rc == AQ_OK && m && strcmp(m->name, clean) != 0) {
+        memcpy(m->name, clean, sizeof clean);
         r->version++;
         rc = commit(t, r, err);
     }
-    if (rc == AQ_OK)
+    if (rc == AQ_OK) {
         memcpy(t->name, clean, sizeof clean);
+        t->named = true;
+    }
     trust_unlock(t);
     return rc;
 }

@@ -211,6 +211,18 @@ static void test_refused(void)
                       true),
        "of two addresses the one that answers");
     node_hang_up(&a, &b);
+    /* A stranger has the first one by now: the next is called. */
+    struct sockaddr_storage other[2] = {c.addr, b.addr};
+    ok(node_dial_with(&a, &b, &(aq_dial){.addr = other, .n_addr = 2, .to = aq_trust_id(b.trust)},
+                      true),
+       "another PC at the first address: the next one (%s)", a.out.why.text);
+    node_hang_up(&a, &b);
+    other[1] = addr;
+    ok(!node_dial_with(&a, &c, &(aq_dial){.addr = other, .n_addr = 2, .to = aq_trust_id(b.trust)},
+                       true) &&
+           node_wait_closed(&a.out) && a.out.why.code == AQ_E_AUTH,
+       "no address left: what the first one said: %s", a.out.why.text);
+    node_hang_up(&a, &c);
 }
 
 static void test_loss(void)
@@ -517,6 +529,14 @@ static void test_pairing(void)
        "it learns of all members (%s)", p3.err_out.text);
     ok(node_wait(&p2, &p2.done_in) && node_listen(&p1, "127.0.0.1"), "done");
     aq_net_set_open(p2.net, false, false);
+
+    struct sockaddr_storage two[2] = {p1.addr, p2.addr};
+    aq_net_set_open(p1.net, true, false); /* so that p3's certificate comes through TLS there */
+    ok(node_dial_with(&p3, &p2, &(aq_dial){.addr = two, .n_addr = 2, .to = aq_trust_id(p2.trust)},
+                      true),
+       "a member, but not who is meant, has the first address: the next one (%s)", p3.out.why.text);
+    aq_net_set_open(p1.net, false, false);
+    node_hang_up(&p3, &p2);
 
     /* p1 has not heard of p3 yet: the roster comes with the next link to p2. */
     ok(aq_trust_perms(p1.trust, aq_trust_id(p3.trust)) == -1 && node_dial(&p1, &p2, AQ_FOR_STATUS),

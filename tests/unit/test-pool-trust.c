@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char top[256];
@@ -230,6 +231,15 @@ static void test_pool(void)
     ok(aq_trust_set_name(t, "Stu\ndio \xff PC", &err) == 0, "a name");
     aq_trust_cred(t, &c);
     ok(strcmp(c.name, "Studio  PC") == 0, "cleaned: %s", c.name);
+    aq_trust *kept = open_trust("pool", &err); /* which says another one */
+    aq_trust_cred(kept ? kept : t, &c2);
+    ok(kept && strcmp(c2.name, "Studio  PC") == 0, "and kept: %s", c2.name);
+    aq_trust_free(kept);
+    aq_failpoint_set("pool-file-write", 1, 1);
+    ok(aq_trust_set_name(t, "Other", &err) == -AQ_E_IO, "a full disk: %s", err.text);
+    aq_failpoint_set("pool-file-write", 0, 0);
+    aq_trust_cred(t, &c2);
+    ok(strcmp(c2.name, "Studio  PC") == 0, "leaves the name as it was");
 
     AQ_AUTO(aq_trust_free) aq_trust *again = open_trust("pool", &err);
     aq_trust_roster(t, &r);
@@ -374,6 +384,47 @@ static void test_store(void)
     ok(access(folder("locked/identity.crt"), F_OK) < 0, "and nothing was made");
 }
 
+/* Programs that are started at once make one identity. */
+static void test_first_use(void)
+{
+    enum { N = 6 };
+    int go[2], out[2], status, n_good = 0;
+    aq_id id[N] = {0};
+    pid_t pid[N];
+    char c;
+
+    fflush(stdout);
+    bool good = pipe(go) == 0 && pipe(out) == 0;
+    for (int i = 0; good && i < N; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            aq_err err = {0};
+            close(go[1]);
+            (void)!read(go[0], &c, 1); /* all begin when it is closed */
+            aq_trust *t = open_trust("first", &err);
+            ssize_t n = t ? write(out[1], aq_trust_id(t), sizeof id[0]) : 0;
+            if (!t)
+                fprintf(stderr, "# %s\n", err.text);
+            aq_trust_free(t);
+            _exit(n == sizeof id[0] ? 0 : 1);
+        }
+    }
+    close(go[0]);
+    close(go[1]);
+    for (int i = 0; good && i < N; i++)
+        n_good += waitpid(pid[i], &status, 0) == pid[i] && status == 0;
+    for (int i = 0; i < n_good; i++)
+        good = good && read(out[0], &id[i], sizeof id[i]) == sizeof id[i] &&
+               aq_id_equal(&id[i], &id[0]);
+    close(out[0]);
+    close(out[1]);
+    aq_err err = {0};
+    aq_trust *t = open_trust("first", &err);
+    ok(good && n_good == N && t && aq_id_equal(aq_trust_id(t), &id[0]),
+       "%d of %d programs at first use, one identity %s", n_good, N, err.text);
+    aq_trust_free(t);
+}
+
 int main(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -381,6 +432,7 @@ int main(void)
     snprintf(top, sizeof top, "%s/aq-trust-XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(top))
         return 1;
+    test_first_use();
     test_identity();
     test_roster();
     torture("a roster", roster_trip, NULL);
