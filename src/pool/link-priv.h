@@ -117,6 +117,7 @@ int aq_link_pump(aq_link *, aq_err *) AQ_MUST;  /* 0 = goes on, 1 = open; never 
 void aq_link_refuse(aq_link *, const aq_err *); /* says why (best effort) and shuts down */
 int aq_link_fd(const aq_link *);
 bool aq_link_wants_out(const aq_link *);
+bool aq_link_wants_in(const aq_link *); /* false: too much waits to be sent */
 int64_t aq_link_deadline_us(const aq_link *);
 int aq_link_start(aq_link *, const aq_link_cb *, aq_err *) AQ_MUST;
 void aq_net_set_port(aq_net *, uint16_t port);

@@ -129,7 +129,7 @@ static int serve(aq_link *l, aq_err *err)
         /* What the callbacks queued goes out now. */
         if ((rc = aq_link_send_queued(l, err)) < 0 || (rc = timers(l, &ms, err)) < 0)
             return rc;
-        struct pollfd p[2] = {{.fd = l->fd, .events = POLLIN},
+        struct pollfd p[2] = {{.fd = l->fd, .events = aq_link_wants_in(l) ? POLLIN : 0},
                               {.fd = l->wake_fd, .events = POLLIN}};
         if (aq_link_wants_out(l))
             p[0].events |= POLLOUT;

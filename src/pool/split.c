@@ -24,6 +24,7 @@ struct aq_split {
     aq_remote_cfg rc;
     struct sockaddr_storage addr[AQ_ADDRS_MAX];
     aq_id to;
+    char backend[32]; /* cfg.engine.place.backend points here */
     uint32_t n_layer;
     aq_engine *engine;
     pthread_t thread;
@@ -339,6 +340,10 @@ int aq_split_open(const aq_split_cfg *cfg, aq_split **ret, aq_err *err)
     if (!s)
         return aq_fail(err, AQ_E_NOMEM, "no memory for a split");
     s->cfg = *cfg;
+    if (cfg->engine.place.backend) { /* needed again when the other PC is lost */
+        snprintf(s->backend, sizeof s->backend, "%s", cfg->engine.place.backend);
+        s->cfg.engine.place.backend = s->backend;
+    }
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -384,6 +384,92 @@ static void test_store(void)
     ok(access(folder("locked/identity.crt"), F_OK) < 0, "and nothing was made");
 }
 
+static uint32_t epoch_on_disk(const char *name)
+{
+    aq_err err = {0};
+    aq_cred c = {0};
+    aq_trust *t = open_trust(name, &err);
+
+    if (t)
+        aq_trust_cred(t, &c);
+    else
+        printf("# %s\n", err.text);
+    aq_trust_free(t);
+    return c.epoch;
+}
+
+/* Two programs of one PC, a chat beside a node: what one writes the other does not undo. */
+static void test_two_programs(void)
+{
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes s = {0};
+    aq_member m = {.id = {{9}}, .perms = AQ_PERM_DEFAULT, .name = "gone"}, peer = {0};
+    aq_err err = {0};
+    aq_cred c;
+    static aq_roster r;
+    AQ_AUTO(aq_trust_free) aq_trust *t = open_trust("two", &err), *u = open_trust("two-peer", &err);
+
+    peer.id = *aq_trust_id(u);
+    ok(t && u && aq_trust_create(t, &err) == 0 && aq_trust_add(t, &m, &err) == 0 &&
+           aq_trust_add(t, &peer, &err) == 0 && aq_trust_share(t, &s, &err) == 0,
+       "a pool of three %s", err.text);
+    aq_trust_cred(t, &c);
+    ok(aq_trust_adopt(u, c.pool, c.epoch, c.secret, (char *)s.p, s.n, &err) == 0,
+       "one is another PC");
+    AQ_AUTO(aq_trust_free) aq_trust *second = open_trust("two", &err);
+    ok(aq_trust_set_addr(t, &peer.id, "10.0.0.1:7710", &err) == 0 &&
+           aq_trust_set_addr(second, &peer.id, "10.0.0.2:7710", &err) == 0 &&
+           aq_trust_set_addr(t, &m.id, "10.0.0.3:7710", &err) == 0 && aq_trust_roster(t, &r) == 1 &&
+           aq_roster_find(&r, &peer.id)->n_addr == 2,
+       "by turns: each begins with what the other wrote %s", err.text);
+    ok(aq_trust_hold(t, &err) == 0 && aq_trust_remove(second, &m.id, &err) == -AQ_E_BUSY &&
+           strstr(err.text, "another program"),
+       "while one holds it, the other changes nothing: %s", err.text);
+    ok(aq_trust_set_name(second, "x", &err) == -AQ_E_BUSY &&
+           aq_trust_leave(second, &err) == -AQ_E_BUSY && aq_trust_roster(second, NULL) == 1,
+       "nor its name, nor does it leave");
+    ok(aq_trust_set_addr(second, &peer.id, "10.0.0.9:7710", &err) == 0 &&
+           aq_trust_roster(second, &r) == 1 &&
+           !strcmp(aq_roster_find(&r, &peer.id)->addr[0], "10.0.0.9:7710"),
+       "where a PC answered it knows for itself");
+    s.n = 0;
+    ok(aq_trust_remove(u, &m.id, &err) == 0 && aq_trust_share(u, &s, &err) == 0,
+       "elsewhere a member is removed");
+    aq_trust_cred(u, &c);
+    ok(aq_trust_rekey(second, c.epoch, c.secret, (char *)s.p, s.n, &err) == 0 &&
+           aq_trust_perms(second, &m.id) == -1 && epoch_on_disk("two") == 1,
+       "the new secret comes to the second: it uses it, and writes nothing %s", err.text);
+    ok(aq_trust_set_addr(t, &peer.id, "10.0.0.4:7710", &err) == 0 && epoch_on_disk("two") == 1,
+       "the first writes the roster of its own secret");
+    ok(aq_trust_rekey(t, c.epoch, c.secret, (char *)s.p, s.n, &err) == 0 &&
+           epoch_on_disk("two") == 2,
+       "until it is given the new one, too %s", err.text);
+    aq_mem_wipe(&c, sizeof c);
+}
+
+/* A version that leaves no room to count, from a member: refused, and the file stays readable. */
+static void test_last_version(void)
+{
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes s = {0};
+    AQ_AUTO(aq_trust_free) aq_trust *t = open_trust("last", &(aq_err){0});
+    aq_err err = {0};
+    static aq_roster r;
+    aq_cred c;
+
+    ok(t && aq_trust_create(t, &err) == 0 && aq_trust_roster(t, &r) == 1, "a pool");
+    aq_trust_cred(t, &c);
+    r.version = UINT64_MAX - 1;
+    ok(aq_roster_print(&r, c.secret, true, &s, &err) == 0 &&
+           aq_trust_merge(t, (char *)s.p, s.n, &err) == -AQ_E_FORMAT,
+       "a version near the end: %s", err.text);
+    aq_member m = {.id = {{9}}, .name = "more"};
+    s.n = 0;
+    r.version = UINT64_MAX / 2;
+    ok(aq_trust_add(t, &m, &err) == 0 && aq_roster_print(&r, c.secret, true, &s, &err) == 0 &&
+           aq_trust_merge(t, (char *)s.p, s.n, &err) == 1 && epoch_on_disk("last") == 1,
+       "the last one: taken, and read again %s", err.text);
+    aq_mem_wipe(&c, sizeof c);
+}
+
 /* Programs that are started at once make one identity. */
 static void test_first_use(void)
 {
@@ -439,6 +525,8 @@ int main(void)
     test_secret_text();
     test_pool();
     test_exchange();
+    test_two_programs();
+    test_last_version();
     test_store();
     char cmd[300];
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", top);
