@@ -8,6 +8,7 @@
  * When another program of this PC has taken the other PC over, it is asked until it is free again.
  * One thread waits for losses and dials again (at once, then after 0.25 s up to 3 s). The local
  * stage stays loaded all the time: aq_engine_set_stages keeps a stage that is in both sets. */
+#include "member-priv.h"
 #include "split-priv.h"
 
 #include <pthread.h>
@@ -96,7 +97,7 @@ static int reconnect(aq_split *s, bool replaced, aq_err *err)
     /* CONFIG would take it back from the other program, which would take it back from this one. */
     if (replaced) {
         rc = aq_peer_mem_ask(s->net, s->addr, s->rc.n_addr, s->rc.to, &s->there, &there, err);
-        if (rc >= 0 && there.busy)
+        if (rc >= 0 && there.works_for[0])
             rc = aq_fail(err, AQ_E_BUSY, "%s works for another program of this PC now", there.name);
         if (rc < 0)
             return rc;
@@ -292,7 +293,7 @@ static int setup(aq_split *s, aq_err *err)
                          err)) < 0 ||
         (!c->cut && (rc = choose_cut(s, err)) < 0) ||
         (rc = aq_layers_check_memory(in, 0, c->cut, &s->rc.state, err)) < 0 ||
-        (rc = aq_model_fingerprint(c->model, c->src, s->rc.model, err)) < 0)
+        (rc = aq_prints_get(aq_trust_dir(c->trust), c->model, c->src, s->rc.model, err)) < 0)
         return rc;
     s->rc.l0 = s->state.cut = c->cut;
     s->rc.net = s->net;
@@ -411,4 +412,6 @@ void aq_split_get_state(aq_split *s, aq_split_state *ret)
     ret->net_us = t.net_us;
     ret->tx_bytes = n.tx_bytes;
     ret->rx_bytes = n.rx_bytes;
+    ret->tx_frames = n.tx_frames;
+    ret->rx_frames = n.rx_frames;
 }

@@ -11,6 +11,7 @@
  *
  * `gen` numbers owners and configurations; what was begun under another one is not answered.
  * Lock order: worker.lock, then a stage's or a link's own. A link is freed under no lock. */
+#include "member-priv.h"
 #include "split-priv.h"
 
 #include <pthread.h>
@@ -416,8 +417,7 @@ uint64_t aq_layers_need_bytes(const aq_model_info *in, uint32_t l0, uint32_t l1,
 {
     uint64_t need = 0;
     double share = (double)(l1 - l0) / in->n_layer;
-    double kv = (double)in->kv_f16_bytes_tok * (sc->kv_type == AQ_KV_F32 ? 2 : 1) * AQ_PAGE_TOK *
-                sc->n_page;
+    double kv = (double)aq_model_kv_bytes_tok(in, sc->kv_type) * AQ_PAGE_TOK * sc->n_page;
     double recur = (double)in->recur_bytes_seq * (2.0 * sc->max_seq + sc->n_snap);
 
     for (uint32_t i = l0; i < l1; i++)
@@ -459,8 +459,10 @@ static int load(aq_worker *w, const config *c, aq_err *err)
         total += in->layer_bytes[i];
     atomic_store(&w->load.done, 0);
     atomic_store(&w->load.total, total);
-    rc = aq_stage_local(w->cfg.rt, w->model, &w->src, &(aq_place){.backend = w->cfg.backend},
-                        &c->state, c->l0, c->l1, &w->load, &st, err);
+    rc = w->cfg.make
+             ? w->cfg.make(w->cfg.user, w->model, &c->state, c->l0, c->l1, &st, err)
+             : aq_stage_local(w->cfg.rt, w->model, &w->src, &(aq_place){.backend = w->cfg.backend},
+                              &c->state, c->l0, c->l1, &w->load, &st, err);
     if (rc < 0)
         return rc;
     st->done_cb = stage_done;
@@ -531,7 +533,7 @@ static void configure(aq_worker *w)
     int64_t t0 = aq_now_us();
     if (left_us) {
         rc = -err.code;
-    } else if (w->stage && same_layers(&w->loaded, &c)) {
+    } else if (w->stage && !w->cfg.make && same_layers(&w->loaded, &c)) {
         rc = aq_stage_local_reset(w->stage, &err);
     } else {
         unload(w); /* first: both may not fit */
@@ -648,7 +650,7 @@ int aq_worker_new(const aq_worker_cfg *cfg, aq_worker **ret, aq_err *err)
     }
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->cond, NULL);
-    int rc = aq_finder_new(cfg->dir, cfg->n_dir, &w->finder, err);
+    int rc = aq_finder_new(cfg->dir, cfg->n_dir, aq_trust_dir(cfg->trust), &w->finder, err);
     if (rc >= 0) {
         int en = pthread_create(&w->thread, NULL, compute, w);
         if (en)
