@@ -35,6 +35,7 @@ struct aq_split {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t cond;
     bool stop;
+    char follow[AQ_VERSION_MAX + 1]; /* the program's version; "" = it stays where it is */
     aq_stage *remote, *gone; /* remote: the engine's, NULL = none; gone: the one that was lost */
     aq_err why;
     aq_split_state state;
@@ -121,6 +122,38 @@ static int reconnect(aq_split *s, bool replaced, aq_err *err)
     return 0;
 }
 
+/* Where it answered, for the next time. Called and left with the lock held. */
+static void keep_addr(aq_split *s)
+{
+    char addr[AQ_ADDR_MAX + 1];
+    aq_err no = {0};
+
+    if (!s->follow[0] || !s->remote)
+        return;
+    aq_remote_addr(s->remote, addr);
+    pthread_mutex_unlock(&s->lock);
+    (void)!aq_trust_set_addr(s->cfg.trust, &s->to, addr, &no);
+    pthread_mutex_lock(&s->lock);
+}
+
+/* It has not come back where it was: where else may it be? Called and left with the lock held. */
+static void look_for(aq_split *s)
+{
+    struct sockaddr_storage addr[AQ_ADDRS_MAX];
+    char version[AQ_VERSION_MAX + 1];
+    uint32_t n = 0;
+
+    memcpy(version, s->follow, sizeof version);
+    if (!version[0])
+        return;
+    pthread_mutex_unlock(&s->lock);
+    if (aq_where(s->cfg.trust, &s->to, version, addr, &n, NULL) >= 0) {
+        memcpy(s->addr, addr, n * sizeof addr[0]);
+        s->rc.n_addr = n;
+    }
+    pthread_mutex_lock(&s->lock);
+}
+
 static int go_alone(aq_split *s, aq_err *err)
 {
     aq_stage *tail = NULL;
@@ -184,7 +217,7 @@ static void recover(aq_split *s)
 {
     int64_t lost_us = aq_now_us();
     bool replaced = s->why.code == AQ_E_BUSY;
-    uint32_t ms = 0;
+    uint32_t ms = 0, n_try = 0;
 
     s->state.n_loss++;
     set_state(s, AQ_SPLIT_LOST, s->why.text);
@@ -193,6 +226,8 @@ static void recover(aq_split *s)
         bool alone = s->state.kind == AQ_SPLIT_ALONE;
 
         wait_ms(s, ms);
+        if (!s->stop && n_try++ % 3 == 1)
+            look_for(s);
         if (s->stop)
             return;
         pthread_mutex_unlock(&s->lock);
@@ -208,6 +243,7 @@ static void recover(aq_split *s)
         pthread_mutex_lock(&s->lock);
         if (rc >= 0) {
             set_state(s, AQ_SPLIT_RUNNING, "");
+            keep_addr(s);
             return;
         }
         if (!strstr(err.text, s->state.pc))
@@ -365,6 +401,13 @@ int aq_split_open(const aq_split_cfg *cfg, aq_split **ret, aq_err *err)
     }
     *ret = s;
     return 0;
+}
+
+void aq_split_follow(aq_split *s, const char *version)
+{
+    pthread_mutex_lock(&s->lock);
+    snprintf(s->follow, sizeof s->follow, "%s", version);
+    pthread_mutex_unlock(&s->lock);
 }
 
 void aq_split_free(aq_split *s)
