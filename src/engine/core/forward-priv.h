@@ -304,6 +304,7 @@ int aq_net_embed(void *w, const aq_row *, uint32_t n, float *x, aq_err *);
 int aq_net_head(void *w, const float *x, uint32_t n, float *logits, float *hidden, aq_err *);
 int aq_net_draft(void *w, void *s, const aq_window *, float *logits, float *hidden,
                  const atomic_uint *stop, aq_err *);
+uint32_t aq_net_draft_len(const void *s, uint32_t seq);
 int aq_net_host(void *w, aq_expert_host *ret, aq_err *);
 int aq_net_sync(void *w, aq_err *);
 void aq_net_drop_state(void *s);
@@ -335,6 +336,7 @@ void aq_parts_add(const float *parts, const int32_t *expert, uint32_t n, uint32_
         .embed = aq_net_embed,                \
         .head = aq_net_head,                  \
         .draft = aq_net_draft,                \
+        .draft_len = aq_net_draft_len,        \
         .host = aq_net_host,                  \
         .sync = aq_net_sync,                  \
         .drop_state = aq_net_drop_state,      \
