@@ -25,6 +25,7 @@
 typedef struct aq_mat {
     const aq_type *type; /* as stored */
     uint32_t rows, cols;
+    bool fine; /* what it makes decides over experts: inputs are rounded to 16 bits at least */
     uint32_t e0, n_mat; /* a stack holds experts [e0, e0 + n_mat); a single matrix: 0, 1 */
     size_t bytes;       /* held by data */
     void *data;
