@@ -262,9 +262,10 @@ struct aq_model {
     float eps;                   /* of every RMS norm */
     float embd_scale, res_scale; /* factors of embeddings, of each block's output */
     float logit_scale,
-        logit_cap;          /* logits × scale, then cap × tanh(logits / cap) if cap is not 0 */
-    struct aq_vocab *vocab; /* NULL when refused */
-    struct aq_tmpl *tmpl;   /* NULL when absent or refused */
+        logit_cap;             /* logits × scale, then cap × tanh(logits / cap) if cap is not 0 */
+    struct aq_vocab *vocab;    /* NULL when refused */
+    struct aq_tmpl *tmpl;      /* the model's, or the stated fallback */
+    struct aq_chat_caps *chat; /* what tmpl can do */
 };
 
 typedef struct aq_arch {

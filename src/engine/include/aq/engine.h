@@ -90,6 +90,9 @@ int aq_model_from_card(aq_rt *, const void *card, size_t n, aq_model **ret, aq_e
 /** What tells this model from every other: SHA-256 over its hyperparameters and, by name, each tensor's type, shape, first and last
  * 64 KiB. The same for a file and for its shards, whatever they are called. Reads up to 128 KiB a tensor. Errors: IO, NOMEM. */
 int aq_model_fingerprint(const aq_model *, const aq_wsrc *, uint8_t ret[32], aq_err *) AQ_MUST;
+/** What tells whether the files of a model are still those that they were: SHA-256 over device, inode, size and time of writing of each,
+ * as they were opened. ret_written_s: when the youngest was written to. Reads nothing. Errors: INVAL (made from a card), NOMEM. */
+int aq_model_stamp(const aq_model *, uint8_t ret[32], int64_t *ret_written_s, aq_err *) AQ_MUST;
 void aq_model_free(aq_model *);
 AQ_CLEANUP_FUNC(aq_model *, aq_model_free)
 
@@ -330,6 +333,7 @@ typedef struct aq_engine_stats {
     uint32_t
         paused; /* 1 = a stage is lost: chats keep what they have and wait for aq_engine_set_stages */
     uint64_t n_window, rows_read, rows_gen; /* since start */
+    uint64_t here_us;                       /* since start: this PC's layers at work */
 } aq_engine_stats;
 void aq_engine_get_stats(const aq_engine *, aq_engine_stats *ret);
 
@@ -431,12 +435,16 @@ typedef struct aq_event {
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
  * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text;
  * what of a schema is not supported, by its place; calls with a model whose template knows none; today
- * any schema, REQUIRED, NAMED and vars_json), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
+ * any schema, REQUIRED and NAMED), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
  * CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;
 int aq_req_pop(aq_req *,
                aq_event *ret); /* 1 or 0; one reader; taking from a full ring un-parks the chat */
+/** The prompt that aq_submit would have the model read for these messages, tools and variables; nothing is computed. Either may be
+ * NULL; the caller clears what it gets. Errors as aq_submit's of the messages. Any thread. */
+int aq_chat_prompt(const aq_model *, const aq_req_in *, aq_bytes *ret_text, aq_toks *ret_toks,
+                   aq_err *) AQ_MUST;
 typedef struct aq_req_state {
     uint32_t prompt_tok, read_tok, gen_tok,
         queued; /* queued: requests before this one, 0 = running */
