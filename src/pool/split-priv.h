@@ -96,12 +96,21 @@ int aq_cut_choose(const aq_model_info *, const aq_state_cfg *, uint64_t here_byt
 
 typedef struct aq_peer_mem {
     uint64_t bytes; /* free, or held by layers that it gives back */
+    int64_t rtt_us; /* of the question */
     char name[AQ_NAME_MAX + 1];
+    char works_for[AQ_NAME_MAX + 1]; /* "" = nobody */
 } aq_peer_mem;
 /** Ask a PC how much memory it has for layers, on a connection of its own. Blocks, some seconds at most;
  * cancel (may be NULL) of progress ends it. Errors as of a link: GONE, AUTH, TIMEOUT, CANCELLED, … */
 int aq_peer_mem_ask(aq_net *, const struct sockaddr_storage *addr, uint32_t n_addr, const aq_id *to,
                     const aq_progress *, aq_peer_mem *ret, aq_err *) AQ_MUST;
+
+/* ---- node.c ---------------------------------------------------------------------------------- */
+
+/** A node that also lets other PCs pair: pair takes their links, as an aq_accept_fn does. */
+int aq_node_new_pairing(const aq_node_cfg *, aq_accept_fn pair, void *user, aq_node **ret,
+                        aq_err *) AQ_MUST;
+aq_net *aq_node_net(const aq_node *);
 
 /* ---- remote.c -------------------------------------------------------------------------------- */
 

@@ -146,9 +146,13 @@ static void *step_thread(void *arg)
         publish(e);
         if (e->paused)
             continue;
-        for (uint32_t i = 0; i < h->n_stage && !atomic_load(&h->hurry); i++)
-            if (h->stage[i]->vt->work && h->stage[i]->vt->work(h->stage[i], NULL) > 0)
+        for (uint32_t i = 0; i < h->n_stage && !atomic_load(&h->hurry); i++) {
+            int64_t t0_us = aq_now_us();
+            if (h->stage[i]->vt->work && h->stage[i]->vt->work(h->stage[i], NULL) > 0) {
                 busy = true;
+                atomic_fetch_add(&e->st_here_us, (uint64_t)(aq_now_us() - t0_us));
+            }
+        }
     }
     /* the end: nobody writes rings after this */
     aq_req *last[2] = {e->q_first, e->r_first};
@@ -173,8 +177,7 @@ static void *step_thread(void *arg)
 static uint32_t pages_for(const aq_model_info *in, const aq_engine_cfg *cfg, uint32_t n_ctx,
                           uint32_t n_parallel)
 {
-    uint64_t tok_bytes =
-        cfg->kv_type == AQ_KV_F32 ? in->kv_f16_bytes_tok * 2 : in->kv_f16_bytes_tok;
+    uint64_t tok_bytes = aq_model_kv_bytes_tok(in, cfg->kv_type);
     uint64_t one = (n_ctx + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK, want = one * n_parallel;
     uint64_t free_bytes = aq_mem_free_bytes(), weights = in->ends_bytes;
 
@@ -390,5 +393,6 @@ void aq_engine_get_stats(const aq_engine *e, aq_engine_stats *ret)
                              .paused = atomic_load(&e->st_paused),
                              .n_window = atomic_load(&e->st_window),
                              .rows_read = atomic_load(&e->st_read),
-                             .rows_gen = atomic_load(&e->st_gen)};
+                             .rows_gen = atomic_load(&e->st_gen),
+                             .here_us = atomic_load(&e->st_here_us)};
 }

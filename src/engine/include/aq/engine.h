@@ -70,7 +70,8 @@ const char *aq_cuda_state(const char **ret_text);
 /* ---- model ---------------------------------------------------------------------------------------------------------------- */
 
 /** Weight bytes by position: file shards, a peer's chunks, a test's generator. `tensor` indexes the model's tensor table, `off`
- * counts from the tensor's first byte. read: any thread, blocks; IO when the file was cut short or removed (never a SIGBUS). */
+ * counts from the tensor's first byte. It must outlive what was loaded from it: tables too large to load (n-gram embeddings) are read
+ * row by row while tokens are computed. read: any thread, blocks; IO when the file was cut short or removed (never a SIGBUS). */
 typedef struct aq_wsrc {
     void *self;
     int (*read)(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *);
@@ -110,9 +111,11 @@ typedef struct aq_model_info {
     const uint8_t *
         cut_ok; /* [n_layer + 1] 1 = layers may be parted before this one; [0] and [n_layer] are 1 */
     const uint64_t *layer_bytes; /* [n_layer] weights of a layer as stored */
-    uint64_t ends_bytes;         /* embedding, final norm, head, draft layers */
-    uint64_t kv_f16_bytes_tok;   /* KV bytes per token over all layers, f16 */
-    uint64_t recur_bytes_seq;    /* recurrent state per seq */
+    uint64_t
+        ends_bytes; /* embedding, final norm, head, draft layers; not a table that is never loaded */
+    uint64_t kv_f16_bytes_tok; /* KV bytes per token over all layers, f16 */
+    uint64_t kv_q8_bytes_tok;  /* the same, q8_0 */
+    uint64_t recur_bytes_seq;  /* recurrent state per seq */
     uint32_t n_type;
     const aq_type_use *type;         /* [n_type], by bytes, largest first */
     const char *tok_model, *tok_pre; /* tokenizer.ggml.model, .pre */
@@ -123,6 +126,8 @@ typedef struct aq_model_info {
     uint32_t n_shard;
 } aq_model_info;
 const aq_model_info *aq_model_get_info(const aq_model *); /* lives as long as the model */
+/** KV bytes per token over all layers, for kv_type AQ_KV_*. */
+uint64_t aq_model_kv_bytes_tok(const aq_model_info *, uint32_t kv_type);
 
 /* ---- text ------------------------------------------------------------------------------------------------------------------- */
 
@@ -322,6 +327,7 @@ typedef struct aq_engine_stats {
     uint32_t
         paused; /* 1 = a stage is lost: chats keep what they have and wait for aq_engine_set_stages */
     uint64_t n_window, rows_read, rows_gen; /* since start */
+    uint64_t here_us;                       /* since start: this PC's layers at work */
 } aq_engine_stats;
 void aq_engine_get_stats(const aq_engine *, aq_engine_stats *ret);
 
@@ -422,12 +428,16 @@ typedef struct aq_event {
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
  * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text;
  * what of a schema is not supported, by its place; calls with a model whose template knows none; today
- * any schema, REQUIRED, NAMED and vars_json), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
+ * any schema, REQUIRED and NAMED), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
  * CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;
 int aq_req_pop(aq_req *,
                aq_event *ret); /* 1 or 0; one reader; taking from a full ring un-parks the chat */
+/** The prompt that aq_submit would have the model read for these messages, tools and variables; nothing is computed. Either may be
+ * NULL; the caller clears what it gets. Errors as aq_submit's of the messages. Any thread. */
+int aq_chat_prompt(const aq_model *, const aq_req_in *, aq_bytes *ret_text, aq_toks *ret_toks,
+                   aq_err *) AQ_MUST;
 typedef struct aq_req_state {
     uint32_t prompt_tok, read_tok, gen_tok,
         queued; /* queued: requests before this one, 0 = running */
