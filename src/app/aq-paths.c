@@ -8,7 +8,7 @@
 
 /* Read once at start and constant from then on. */
 static struct {
-    char *cpu, *models, *guide, *crash_note, *locale;
+    char *cpu, *models, *guide, *crash_note, *locale, *pool;
     gboolean in_build;
 } paths;
 
@@ -37,6 +37,7 @@ void aq_paths_init(void)
     g_autofree char *state = g_build_filename(g_get_user_state_dir(), "aquifer", NULL);
     if (g_mkdir_with_parents(state, 0700) == 0)
         paths.crash_note = g_build_filename(state, "crash.txt", NULL);
+    paths.pool = g_build_filename(state, "pool", NULL);
     paths.locale = g_strdup(locale && *locale ? locale : AQ_LOCALE_DIR);
 }
 
@@ -53,6 +54,11 @@ const char *aq_paths_models(void)
 const char *aq_paths_guide(void)
 {
     return paths.guide;
+}
+
+const char *aq_paths_pool(void)
+{
+    return paths.pool;
 }
 
 const char *aq_paths_crash_note(void)

@@ -8,11 +8,12 @@
 #include "aq-chat-view.h"
 #include "aq-format.h"
 #include "aq-models-page.h"
+#include "aq-pool-page.h"
 
 struct _AqWindow {
     AdwApplicationWindow parent;
-    GtkWidget *split, *toasts, *chat_list, *chat_stack, *pages, *models_page, *model_label,
-        *device_label, *load_revealer, *load_label, *load_bar, *banner;
+    GtkWidget *split, *toasts, *chat_list, *chat_stack, *pages, *models_page, *pool_page,
+        *model_label, *device_label, *load_revealer, *load_label, *load_bar, *banner;
     AqEngineHost *host;
     GListStore *chats;
     GSettings *settings;
@@ -281,6 +282,7 @@ static void aq_window_class_init(AqWindowClass *klass)
     G_OBJECT_CLASS(klass)->dispose = aq_window_dispose;
     GTK_WINDOW_CLASS(klass)->close_request = aq_window_close_request;
     g_type_ensure(AQ_TYPE_MODELS_PAGE);
+    g_type_ensure(AQ_TYPE_POOL_PAGE);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-window.ui");
     gtk_widget_class_bind_template_child(widget_class, AqWindow, split);
@@ -289,6 +291,7 @@ static void aq_window_class_init(AqWindowClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqWindow, chat_stack);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, pages);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, models_page);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, pool_page);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, model_label);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, device_label);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, load_revealer);
@@ -332,4 +335,10 @@ AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary 
     show_status(self);
     aq_window_new_chat(self);
     return self;
+}
+
+void aq_window_set_pool(AqWindow *self, AqPoolHost *pool, AqModelLibrary *library)
+{
+    g_return_if_fail(AQ_IS_WINDOW(self));
+    aq_pool_page_set_pool(AQ_POOL_PAGE(self->pool_page), pool, self->host, library);
 }
