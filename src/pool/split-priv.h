@@ -13,14 +13,24 @@
 
 /** Folders and what is known of the files in them. One thread at a time. */
 typedef struct aq_finder aq_finder;
-/** dir: folders (two levels are searched) or single files; copied. */
-int aq_finder_new(const char *const *dir, uint32_t n, aq_finder **ret, aq_err *) AQ_MUST;
+/** dir: folders (two levels are searched) or single files. prints: folder that keeps fingerprints
+ * (prints.c), NULL = none. Both are copied. */
+int aq_finder_new(const char *const *dir, uint32_t n, const char *prints, aq_finder **ret,
+                  aq_err *) AQ_MUST;
 void aq_finder_free(aq_finder *);
 AQ_CLEANUP_FUNC(aq_finder *, aq_finder_free)
 /** Open the model with this fingerprint. MISMATCH when no file has it. Fingerprints are remembered
  * by inode, size and time, so that a file is read once. */
 int aq_finder_open(aq_finder *, aq_rt *, const uint8_t fp[32], aq_model **ret, aq_wsrc *ret_src,
                    aq_err *) AQ_MUST;
+
+/* ---- prints.c: fingerprints kept across runs -------------------------------------------------- */
+
+#define AQ_PRINTS_MAX 1024u /* models; the oldest is forgotten */
+/** The fingerprint of an open model: as it is kept in folder dir (NULL: nowhere), else made by reading
+ * the edges of every tensor, and kept. Errors as of aq_model_fingerprint. */
+int aq_prints_get(const char *dir, const aq_model *, const aq_wsrc *, uint8_t ret[32],
+                  aq_err *) AQ_MUST;
 
 /* ---- backoff.c ------------------------------------------------------------------------------- */
 
@@ -46,6 +56,10 @@ typedef struct aq_worker_cfg {
     const char *backend; /* NULL = the best */
     const char *const *dir;
     uint32_t n_dir;
+    /* Benches and tests: makes the stage instead of aq_stage_local; it must have vt->work. NULL = no */
+    int (*make)(void *user, const aq_model *, const aq_state_cfg *, uint32_t l0, uint32_t l1,
+                aq_stage **ret, aq_err *);
+    void *user;
 } aq_worker_cfg;
 /** Starts the thread that loads and computes. */
 int aq_worker_new(const aq_worker_cfg *, aq_worker **ret, aq_err *) AQ_MUST;

@@ -7,6 +7,7 @@
  *
  * One thread waits for losses and dials again (at once, then after 0.25 s up to 3 s). The local
  * stage stays loaded all the time: aq_engine_set_stages keeps a stage that is in both sets. */
+#include "member-priv.h"
 #include "split-priv.h"
 
 #include <pthread.h>
@@ -297,7 +298,7 @@ static int setup(aq_split *s, aq_err *err)
                          err)) < 0 ||
         (!c->cut && (rc = choose_cut(s, err)) < 0) ||
         (rc = aq_layers_check_memory(in, 0, c->cut, &s->rc.state, err)) < 0 ||
-        (rc = aq_model_fingerprint(c->model, c->src, s->rc.model, err)) < 0)
+        (rc = aq_prints_get(aq_trust_dir(c->trust), c->model, c->src, s->rc.model, err)) < 0)
         return rc;
     s->rc.l0 = s->state.cut = c->cut;
     s->rc.net = s->net;
@@ -412,4 +413,6 @@ void aq_split_get_state(aq_split *s, aq_split_state *ret)
     ret->net_us = t.net_us;
     ret->tx_bytes = n.tx_bytes;
     ret->rx_bytes = n.rx_bytes;
+    ret->tx_frames = n.tx_frames;
+    ret->rx_frames = n.rx_frames;
 }

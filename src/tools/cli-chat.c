@@ -29,7 +29,8 @@ typedef struct chat {
     cli_split split;
     uint32_t told;     /* AQ_SPLIT_* */
     aq_bytes messages; /* JSON, without the closing bracket */
-    aq_bytes answer, shown;
+    aq_bytes answer, thought, shown;
+    bool dim; /* thinking is on the screen */
 } chat;
 
 /* what the signal handler touches */
@@ -184,6 +185,8 @@ static int print_json(const chat *c, const aq_usage *u, int32_t reason)
 
     if (rc >= 0)
         rc = aq_json_quote(&b, c->answer.n ? (const char *)c->answer.p : "", c->answer.n);
+    if (rc >= 0 && c->thought.n && (rc = aq_bytes_puts(&b, ",\"reasoning\":")) >= 0)
+        rc = aq_json_quote(&b, (const char *)c->thought.p, c->thought.n);
     if (rc >= 0)
         rc = aq_bytes_putf(&b,
                            ",\"reason\":\"%s\",\"tokens\":%u,\"cached_tokens\":%u,\"prompt_"
@@ -222,6 +225,27 @@ static int show(chat *c, const char *text, uint32_t n)
     return cli_flush();
 }
 
+/* A part of its thinking: on a terminal before the answer, dim; never in the conversation. */
+static int think(chat *c, const char *text, uint32_t n)
+{
+    if (aq_bytes_put(&c->thought, text, n) < 0)
+        return cli_error(CLI_FAILED, "chat", "no memory for the answer");
+    if (c->json || !c->out_tty)
+        return CLI_OK;
+    if (!c->dim)
+        fputs("\033[2m", stdout);
+    c->dim = true;
+    return show(c, text, n);
+}
+
+/* Its thinking is over. */
+static void undim(chat *c)
+{
+    if (c->dim)
+        fputs("\033[0m\n\n", stdout);
+    c->dim = false;
+}
+
 /* Take events until the end of the answer. CLI_OK with *ret_reason, or the error printed. */
 static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
 {
@@ -233,15 +257,22 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
             if (ev.kind == AQ_EV_TEXT && ev.n_bytes) {
                 if (aq_bytes_put(&c->answer, ev.bytes, ev.n_bytes) < 0)
                     return cli_error(CLI_FAILED, "chat", "no memory for the answer");
+                undim(c);
                 int code = c->json ? CLI_OK : show(c, ev.bytes, ev.n_bytes);
                 if (code != CLI_OK)
                     return code; /* nobody reads on: no more is computed */
+            } else if (ev.kind == AQ_EV_REASONING && ev.n_bytes) {
+                int code = think(c, ev.bytes, ev.n_bytes);
+                if (code != CLI_OK)
+                    return code;
             } else if (ev.kind == AQ_EV_USAGE) {
                 *usage = *ev.usage;
             } else if (ev.kind == AQ_EV_DONE) {
+                undim(c);
                 *ret_reason = ev.rc;
                 return CLI_OK;
             } else if (ev.kind == AQ_EV_ERROR) {
+                undim(c);
                 if (c->answer.n && !c->json) {
                     printf("\n");
                     fflush(stdout);
@@ -271,7 +302,7 @@ static int ask(chat *c)
     aq_req *r = NULL;
     int32_t reason = 0;
 
-    c->answer.n = 0;
+    c->answer.n = c->thought.n = 0;
     if (aq_bytes_puts(&c->messages, "]") < 0)
         return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
     const char *json = aq_bytes_str(&c->messages);
@@ -436,6 +467,7 @@ int cli_chat(int argc, char **argv)
     aq_rt_free(c.rt);
     aq_bytes_clear(&c.messages);
     aq_bytes_clear(&c.answer);
+    aq_bytes_clear(&c.thought);
     aq_bytes_clear(&c.shown);
     close(wake_fd);
     return rc;

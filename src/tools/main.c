@@ -51,6 +51,13 @@ static const struct {
      "  aquifer-cli pool leave [--json]\n      this PC out of its pool\n"
      "  aquifer-cli pool check MODEL [--self | --pc NAME --addr ADDRESS] [--cut N] [--rows "
      "f32|f16|bf16] [--json]\n      the split of a model over two PCs against one PC\n"},
+#ifdef AQ_HAVE_API
+    {"serve", cli_serve,
+     "  aquifer-cli serve -m MODEL [--port N] [--lan] [--key KEY]… [--key-file FILE] [--host "
+     "NAME]… "
+     "[--origin ORIGIN]… [--alias NAME] [--ctx N] [--parallel N] [--threads N] [--backend B] "
+     "[--json]\n      the model for other programs, in the protocols of OpenAI and Anthropic\n"},
+#endif
     {"dequant", cli_dequant,
      "  aquifer-cli dequant FILE\n      check decoding against stored floats\n"},
 };

@@ -75,7 +75,11 @@ static void row_invariance(const kind *m, const char *path, uint32_t kv)
     ok(all && finite,
        "%s %s %s, KV %s: the same bits in windows of 1, 2, 8, 31, 256 and %u rows and uneven ones, "
        "1 to 3 threads",
-       m->arch, m->type, path, kv == AQ_KV_F32 ? "f32" : "f16", LEN);
+       m->arch, m->type, path,
+       kv == AQ_KV_F32   ? "f32"
+       : kv == AQ_KV_F16 ? "f16"
+                         : "q8_0",
+       LEN);
 }
 
 static int by_size(const void *a, const void *b)
@@ -118,6 +122,18 @@ static void near_reference(const kind *m, const char *path, const float *want)
     ok(e8 < most && e8 > 1e-5,
        "%s %s %s: %.1e from the reference but for its worst rows (below %.0e)", m->arch, m->type,
        path, e8, most);
+}
+
+/* want: the reference with KV q8_0. The same values are rounded, but for those that the paths put on different sides of a half. */
+static void near_reference_q8(const kind *m, const char *path, const float *f32, const float *want)
+{
+    char exact[16];
+    snprintf(exact, sizeof exact, "%s-f32", path);
+    AQ_AUTOFREE float *got = logits_of(m, "cpu", exact, 2, AQ_KV_Q8_0, 64);
+    double e = got ? rel_rms(got, want, 2) : 1, r = got ? rel_rms(got, f32, 2) : 1;
+    ok(e < 5e-3 && r > 2 * e && r < 4e-2,
+       "%s %s %s, KV q8_0: %.1e from the reference with it (below 5e-03), %.1e from f32", m->arch,
+       m->type, path, e, r);
 }
 
 /* ---- experts ---- */
@@ -249,16 +265,19 @@ int main(void)
         want[a] = logits_of(&kinds[a], "reference", NULL, 2, AQ_KV_F32, 64);
         ok(want[a] != NULL, "%s %s: the reference", kinds[a].arch, kinds[a].type);
     }
+    AQ_AUTOFREE float *want_q8 = logits_of(&kinds[0], "reference", NULL, 2, AQ_KV_Q8_0, 64);
     for (size_t p = 0; p < AQ_LEN(paths); p++) {
         if (!aq_isa_find(paths[p])) {
             tap_skip(paths[p], "this CPU does not have the path");
             continue;
         }
         for (size_t a = 0; a < AQ_LEN(kinds); a++) {
-            row_invariance(&kinds[a], paths[p], a % 2 ? AQ_KV_F32 : AQ_KV_F16);
+            row_invariance(&kinds[a], paths[p], a % 3);
             if (want[a])
                 near_reference(&kinds[a], paths[p], want[a]);
         }
+        if (want[0] && want_q8)
+            near_reference_q8(&kinds[0], paths[p], want[0], want_q8);
         divided_experts(paths[p]);
     }
     for (size_t a = 0; a < AQ_LEN(kinds); a++)

@@ -274,6 +274,7 @@ static const aq_blocks cpu_blocks = {
     .rope = aq_scalar_rope,
     .kv_put = cpu_kv_put,
     .attend = aq_cpu_attend,
+    .choose = aq_cpu_choose,
     .glu = cpu_glu,
     .delta = aq_scalar_delta,
 };

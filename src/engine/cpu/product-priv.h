@@ -59,7 +59,9 @@ int aq_cpu_reserve(void *ctx, uint32_t max_rows, aq_err *) AQ_MUST;
 void aq_cpu_matmul(void *ctx, const aq_mul *, uint32_t n_mul, const float *x, uint32_t n);
 void aq_cpu_experts(void *ctx, const aq_experts *, const aq_expert_job *);
 void aq_cpu_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
-                   const float *q, const float *sinks, float *out);
+                   const float *q, const float *sinks, const uint32_t *sel, float *out);
+void aq_cpu_choose(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
+                   const float *q, uint32_t *sel);
 
 /** act(gate, up): silu by the path's kernel, the others by the scalar form. */
 static inline void aq_cpu_glu(const aq_isa *isa, int act, const float *gate, const float *up,

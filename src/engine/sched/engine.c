@@ -177,8 +177,7 @@ static void *step_thread(void *arg)
 static uint32_t pages_for(const aq_model_info *in, const aq_engine_cfg *cfg, uint32_t n_ctx,
                           uint32_t n_parallel)
 {
-    uint64_t tok_bytes =
-        cfg->kv_type == AQ_KV_F32 ? in->kv_f16_bytes_tok * 2 : in->kv_f16_bytes_tok;
+    uint64_t tok_bytes = aq_model_kv_bytes_tok(in, cfg->kv_type);
     uint64_t one = (n_ctx + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK, want = one * n_parallel;
     uint64_t free_bytes = aq_mem_free_bytes(), weights = in->ends_bytes;
 

@@ -22,11 +22,13 @@
 #include <pthread.h>
 
 #include "backend-priv.h"
+#include "chat-priv.h"
 #include "model-priv.h"
 #include "sampler-priv.h"
 #include "stage-priv.h"
 #include "state-priv.h"
 #include "text-priv.h"
+#include "toolparse-priv.h"
 
 #define AQ_STAGES_MAX 64u
 #define AQ_QUEUE_MAX 1024u /* requests waiting */
@@ -110,8 +112,11 @@ struct aq_req {
     char *stop[AQ_STOP_MAX];
     uint32_t stop_n[AQ_STOP_MAX], n_stop;
     aq_detok detok;
-    aq_bytes held; /* characters that may still become a stop string */
-    aq_bytes out;  /* records that the ring had no room for: u64 length, then the record */
+    aq_toolparse *parse; /* NULL: the prompt came as tokens, all is content */
+    bool one_call;
+    uint64_t id_seed; /* of the calls' ids */
+    aq_bytes held;    /* characters that may still become a stop string */
+    aq_bytes out;     /* records that the ring had no room for: u64 length, then the record */
     size_t out_off;
     int32_t final_rc; /* AQ_DONE_* or -AQ_E_* */
     aq_err final_err;
@@ -202,8 +207,8 @@ int aq_engine_op(aq_engine *, uint16_t kind, uint32_t seq, uint32_t from, uint64
 
 /* ---- request.c: step thread ---- */
 void aq_req_unref(aq_req *);
-int aq_req_emit(aq_req *, uint32_t kind, int32_t tok, const char *bytes, uint32_t n_bytes,
-                const aq_logprob *top, uint32_t n_top) AQ_MUST;
+int aq_req_emit(aq_req *, uint32_t kind, uint32_t call, int32_t tok, const char *bytes,
+                uint32_t n_bytes, const aq_logprob *top, uint32_t n_top) AQ_MUST;
 /** Put USAGE and DONE or ERROR behind everything else; err only for rc < 0. Nothing is sent when
  * the request ended before. */
 void aq_req_finish(aq_req *, int32_t rc, const aq_err *err);

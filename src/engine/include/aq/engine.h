@@ -70,7 +70,8 @@ const char *aq_cuda_state(const char **ret_text);
 /* ---- model ---------------------------------------------------------------------------------------------------------------- */
 
 /** Weight bytes by position: file shards, a peer's chunks, a test's generator. `tensor` indexes the model's tensor table, `off`
- * counts from the tensor's first byte. read: any thread, blocks; IO when the file was cut short or removed (never a SIGBUS). */
+ * counts from the tensor's first byte. It must outlive what was loaded from it: tables too large to load (n-gram embeddings) are read
+ * row by row while tokens are computed. read: any thread, blocks; IO when the file was cut short or removed (never a SIGBUS). */
 typedef struct aq_wsrc {
     void *self;
     int (*read)(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *);
@@ -89,6 +90,9 @@ int aq_model_from_card(aq_rt *, const void *card, size_t n, aq_model **ret, aq_e
 /** What tells this model from every other: SHA-256 over its hyperparameters and, by name, each tensor's type, shape, first and last
  * 64 KiB. The same for a file and for its shards, whatever they are called. Reads up to 128 KiB a tensor. Errors: IO, NOMEM. */
 int aq_model_fingerprint(const aq_model *, const aq_wsrc *, uint8_t ret[32], aq_err *) AQ_MUST;
+/** What tells whether the files of a model are still those that they were: SHA-256 over device, inode, size and time of writing of each,
+ * as they were opened. ret_written_s: when the youngest was written to. Reads nothing. Errors: INVAL (made from a card), NOMEM. */
+int aq_model_stamp(const aq_model *, uint8_t ret[32], int64_t *ret_written_s, aq_err *) AQ_MUST;
 void aq_model_free(aq_model *);
 AQ_CLEANUP_FUNC(aq_model *, aq_model_free)
 
@@ -107,9 +111,11 @@ typedef struct aq_model_info {
     const uint8_t *
         cut_ok; /* [n_layer + 1] 1 = layers may be parted before this one; [0] and [n_layer] are 1 */
     const uint64_t *layer_bytes; /* [n_layer] weights of a layer as stored */
-    uint64_t ends_bytes;         /* embedding, final norm, head, draft layers */
-    uint64_t kv_f16_bytes_tok;   /* KV bytes per token over all layers, f16 */
-    uint64_t recur_bytes_seq;    /* recurrent state per seq */
+    uint64_t
+        ends_bytes; /* embedding, final norm, head, draft layers; not a table that is never loaded */
+    uint64_t kv_f16_bytes_tok; /* KV bytes per token over all layers, f16 */
+    uint64_t kv_q8_bytes_tok;  /* the same, q8_0 */
+    uint64_t recur_bytes_seq;  /* recurrent state per seq */
     uint32_t n_type;
     const aq_type_use *type;         /* [n_type], by bytes, largest first */
     const char *tok_model, *tok_pre; /* tokenizer.ggml.model, .pre */
@@ -120,6 +126,8 @@ typedef struct aq_model_info {
     uint32_t n_shard;
 } aq_model_info;
 const aq_model_info *aq_model_get_info(const aq_model *); /* lives as long as the model */
+/** KV bytes per token over all layers, for kv_type AQ_KV_*. */
+uint64_t aq_model_kv_bytes_tok(const aq_model_info *, uint32_t kv_type);
 
 /* ---- text ------------------------------------------------------------------------------------------------------------------- */
 
@@ -345,17 +353,38 @@ typedef struct aq_sampling {
 #define AQ_STOP_BYTES_MAX 256u
 #define AQ_BIAS_MAX 1024u
 
+enum {
+    AQ_TOOLS_AUTO = 0, /* the model decides; the form of a call is enforced from its beginning on */
+    AQ_TOOLS_NONE,     /* tools are told to the model, calls stay text */
+    AQ_TOOLS_REQUIRED, /* the answer is one call at least */
+    AQ_TOOLS_NAMED     /* the answer is a call of tool_name */
+};
 typedef struct aq_req_in { /* copied by aq_submit */
-    const char *messages_json, *tools_json,
-        *schema_json; /* OpenAI-shaped arrays, strict, order kept. Roles: system, developer (read as system), user,
-                       * assistant, tool; content: a text, or parts of type text (joined by newlines), for
-                       * assistant also null. A schema is UNSUPPORTED today */
-    const int32_t *tok; /* instead of messages: the prompt as tokens */
+    /** An OpenAI-shaped array, strict, order kept. Roles: system, developer (read as system), user, assistant, tool. content: a
+     * text, or parts of type text (joined by newlines); for assistant also null. tool_calls: arguments as JSON text or object.
+     * reasoning_content: earlier thinking, shown to the model where its template has a place for it. An assistant message may
+     * carry `raw`: the text that was sampled, which then stands for its rendering. Answers of this engine need none: it knows
+     * them by the ids of their calls, or else by their content, and reads them as the tokens they were. */
+    const char *messages_json;
+    const char
+        *tools_json; /* OpenAI-shaped array [{"type":"function","function":{…}}]; NULL = none */
+    const char
+        *schema_json; /* JSON schema: the answer's content is one JSON value of it; any JSON object:
+                              * {"type":"object"}. Not together with REQUIRED or NAMED */
+    const char
+        *vars_json; /* further variables of the chat template, one object: chat_template_kwargs */
+    const char *tool_name; /* AQ_TOOLS_NAMED */
+    uint32_t tool_choice;  /* AQ_TOOLS_*; without tools only AUTO and NONE */
+    bool one_call;         /* the answer ends after its first call (parallel_tool_calls: false) */
+    const int32_t *tok;    /* instead of messages: the prompt as tokens; the answer is TEXT only */
     uint32_t n_tok;
     aq_sampling sampling;
     uint32_t n_logprobs, max_tok; /* max_tok 0 = to the end of the context */
 } aq_req_in;
 
+/** TEXT: content. REASONING: thinking, apart from it. CALL_START: a call begins: its name, call_id, number. CALL_ARGS: a piece of
+ * its arguments; the pieces of one call joined are one JSON object, unless the answer ended within it (DONE is then not CALLS).
+ * Nothing that was said is taken back, and however the tokens cut the text, the joined pieces are the same. */
 enum {
     AQ_EV_TEXT = 1,
     AQ_EV_REASONING,
@@ -365,7 +394,12 @@ enum {
     AQ_EV_DONE,
     AQ_EV_ERROR
 };
-enum { AQ_DONE_STOP = 1, AQ_DONE_LENGTH, AQ_DONE_CANCELLED, AQ_DONE_CALLS };
+enum {
+    AQ_DONE_STOP = 1,
+    AQ_DONE_LENGTH,
+    AQ_DONE_CANCELLED,
+    AQ_DONE_CALLS /* the answer ended with whole calls */
+};
 typedef struct aq_logprob {
     int32_t tok;
     float logprob;
@@ -380,21 +414,30 @@ typedef struct aq_usage {
 } aq_usage;
 typedef struct aq_event {
     uint32_t kind, n_bytes, n_top;
-    int32_t tok; /* TEXT: the last token it holds, -1 if none */
-    int32_t rc;  /* DONE: AQ_DONE_*; ERROR: -AQ_E_* */
+    uint32_t call; /* CALL_START, CALL_ARGS: number of the call in this answer, from 0 */
+    int32_t tok;   /* TEXT, REASONING, CALL_*: the last token it holds, -1 if none */
+    int32_t rc;    /* DONE: AQ_DONE_*; ERROR: -AQ_E_* */
     const char *
         bytes; /* whole UTF-8 characters, not NUL-terminated; valid until the next pop, as are the pointers below */
+    const char
+        *call_id; /* CALL_START: "call_" and 24 letters and digits, NUL-terminated; else NULL */
     const aq_logprob *top;
     const aq_usage *usage; /* USAGE: comes right before DONE */
     const aq_err *err;     /* ERROR: the last event of this request, like DONE */
 } aq_event;
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
- * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text, a
- * schema), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full), CANCELLED (the engine is closing). */
+ * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text;
+ * what of a schema is not supported, by its place; calls with a model whose template knows none; today
+ * any schema, REQUIRED and NAMED), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
+ * CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;
 int aq_req_pop(aq_req *,
                aq_event *ret); /* 1 or 0; one reader; taking from a full ring un-parks the chat */
+/** The prompt that aq_submit would have the model read for these messages, tools and variables; nothing is computed. Either may be
+ * NULL; the caller clears what it gets. Errors as aq_submit's of the messages. Any thread. */
+int aq_chat_prompt(const aq_model *, const aq_req_in *, aq_bytes *ret_text, aq_toks *ret_toks,
+                   aq_err *) AQ_MUST;
 typedef struct aq_req_state {
     uint32_t prompt_tok, read_tok, gen_tok,
         queued; /* queued: requests before this one, 0 = running */

@@ -319,7 +319,7 @@ typedef struct aq_split_state {
     char text[500];                              /* LOST, ALONE: why, in words */
     uint64_t load_done, load_total;              /* bytes that the other PC loads now */
     uint64_t n_window, n_row, worker_us, net_us; /* since it was connected last */
-    uint64_t tx_bytes, rx_bytes;
+    uint64_t tx_bytes, rx_bytes, tx_frames, rx_frames; /* at the socket */
 } aq_split_state;
 void aq_split_get_state(aq_split *, aq_split_state *ret);
 
