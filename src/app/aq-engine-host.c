@@ -197,6 +197,12 @@ static int load_run(AqEngineHost *self, Load *load, AqEngineSlot *slot)
         return rc;
     aq_engine_get_info(slot->engine, &slot->info);
     slot->device = g_strdup(slot->info.device);
+    if (slot->split) {
+        aq_split_state st;
+        g_autofree char *here = g_steal_pointer(&slot->device);
+        aq_split_get_state(slot->split, &st);
+        slot->device = g_strdup_printf("%s + %s", here, st.pc);
+    }
     return 0;
 }
 

@@ -60,13 +60,16 @@ void aq_pool_pc_row_set_pc(AqPoolPcRow *self, const aq_pc *pc)
     gtk_widget_set_visible(self->layers, pc->member && !pc->self);
     adw_switch_row_set_active(ADW_SWITCH_ROW(self->layers), pc->perms & AQ_PERM_LAYERS);
     gtk_widget_set_visible(self->remove, !pc->self && (pc->member || pc->added));
-    adw_preferences_row_set_title(ADW_PREFERENCES_ROW(self->remove),
-                                  pc->member ? _("Remove From Pool…") : _("Forget This Address"));
     self->setting = FALSE;
-    g_autofree char *what = g_strdup_printf(_("Pair with %s"), name_of(pc));
+    g_autofree char *pair = g_strdup_printf(_("Pair with %s"), name_of(pc));
+    g_autofree char *remove =
+        g_strdup_printf(pc->member ? _("Remove %s From Pool") : _("Forget %s"), name_of(pc));
     gtk_accessible_reset_relation(GTK_ACCESSIBLE(self->pair), GTK_ACCESSIBLE_RELATION_LABELLED_BY);
-    gtk_accessible_update_property(GTK_ACCESSIBLE(self->pair), GTK_ACCESSIBLE_PROPERTY_LABEL, what,
+    gtk_accessible_update_property(GTK_ACCESSIBLE(self->pair), GTK_ACCESSIBLE_PROPERTY_LABEL, pair,
                                    -1);
+    gtk_accessible_update_property(GTK_ACCESSIBLE(self->remove), GTK_ACCESSIBLE_PROPERTY_LABEL,
+                                   remove, -1);
+    gtk_widget_set_tooltip_text(self->remove, remove);
 }
 
 const aq_pc *aq_pool_pc_row_get_pc(AqPoolPcRow *self)

@@ -14,7 +14,7 @@
 struct _AqSplitGroup {
     AdwBin parent;
     GtkWidget *nobody, *model, *pc, *running, *problem, *again, *layers, *bar, *slider, *here,
-        *there, *timing, *times, *timing_text, *check_row, *check, *start, *chat, *stop;
+        *there, *timing, *times, *timing_text, *check_row, *check, *buttons, *start, *chat, *stop;
     AqPoolHost *pool;
     AqEngineHost *engine;
     AqModelLibrary *library;
@@ -194,9 +194,24 @@ static void show_times(AqSplitGroup *self, const char *name)
     gtk_label_set_text(GTK_LABEL(self->timing_text), text);
 }
 
+/* For its facts. */
+static void choose_model(AqSplitGroup *self, const char *path)
+{
+    guint at;
+    if (!g_ptr_array_find_with_equal_func(self->paths, path, g_str_equal, &at))
+        return;
+    self->setting = TRUE;
+    adw_combo_row_set_selected(ADW_COMBO_ROW(self->model), at);
+    self->setting = FALSE;
+}
+
+static void look_at(AqSplitGroup *self);
+
 static void show_running(AqSplitGroup *self, const char *name)
 {
     const char *path = aq_pool_host_get_mode(self->pool)->model;
+    choose_model(self, path);
+    look_at(self);
     const aq_err *err = aq_pool_host_get_split_error(self->pool);
     g_autofree char *file = aq_format_file(path), *title = NULL, *text = NULL;
     aq_split_state st;
@@ -234,8 +249,6 @@ static void show_running(AqSplitGroup *self, const char *name)
     show_times(self, name);
 }
 
-static void look_at(AqSplitGroup *self);
-
 static void show_editor(AqSplitGroup *self)
 {
     const aq_pc *pc = chosen_pc(self);
@@ -267,6 +280,8 @@ static void fill(AqSplitGroup *self, GtkWidget *row, GtkStringList *names, guint
     self->setting = FALSE;
 }
 
+static void update(AqSplitGroup *self);
+
 static void fill_models(AqSplitGroup *self)
 {
     GListModel *items = aq_model_library_get_items(self->library);
@@ -289,6 +304,8 @@ static void fill_models(AqSplitGroup *self)
         gtk_string_list_append(names, name);
     }
     fill(self, self->model, names, selected);
+    if (self->pool)
+        update(self);
 }
 
 static void fill_pcs(AqSplitGroup *self, const aq_seat_state *st)
@@ -334,6 +351,7 @@ static void update(AqSplitGroup *self)
     gtk_widget_set_visible(self->slider, edits);
     gtk_widget_set_visible(self->start, edits);
     gtk_widget_set_visible(self->running, wanted);
+    gtk_widget_set_visible(self->buttons, edits || wanted);
     gtk_widget_set_visible(self->stop, wanted);
     gtk_widget_set_visible(self->again, wanted);
     if (wanted) {
@@ -452,6 +470,14 @@ static void on_check(AqSplitGroup *self)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+static void aq_split_group_map(GtkWidget *widget)
+{
+    AqSplitGroup *self = AQ_SPLIT_GROUP(widget);
+    GTK_WIDGET_CLASS(aq_split_group_parent_class)->map(widget);
+    if (self->library)
+        aq_model_library_refresh(self->library);
+}
+
 static void aq_split_group_dispose(GObject *object)
 {
     AqSplitGroup *self = AQ_SPLIT_GROUP(object);
@@ -478,6 +504,7 @@ static void aq_split_group_class_init(AqSplitGroupClass *klass)
     GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
     G_OBJECT_CLASS(klass)->dispose = aq_split_group_dispose;
     G_OBJECT_CLASS(klass)->finalize = aq_split_group_finalize;
+    widget_class->map = aq_split_group_map;
     g_type_ensure(AQ_TYPE_LAYER_BAR);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-split-group.ui");
@@ -497,6 +524,7 @@ static void aq_split_group_class_init(AqSplitGroupClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, timing_text);
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, check_row);
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, check);
+    gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, buttons);
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, start);
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, chat);
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, stop);

@@ -18,7 +18,7 @@ struct _AqWindow {
     GListStore *chats;
     GSettings *settings;
     double temperature;
-    gboolean loading;
+    gboolean loading, split_lost;
 };
 
 G_DEFINE_FINAL_TYPE(AqWindow, aq_window, ADW_TYPE_APPLICATION_WINDOW)
@@ -337,8 +337,25 @@ AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary 
     return self;
 }
 
+/* A reply pauses when the other PC of a split is lost: whoever looks at the chat is told why. */
+static void on_pool_changed(AqWindow *self, AqPoolHost *pool)
+{
+    aq_split_state st;
+    gboolean lost = aq_pool_host_get_split(pool, &st) && st.kind == AQ_SPLIT_LOST;
+    if (lost && !self->split_lost) {
+        g_autofree char *why = g_utf8_make_valid(st.text, -1);
+        /* Translators: what happened to the other PC */
+        g_autofree char *text = g_strdup_printf(_("Paused: %s"), why);
+        aq_window_tell(self, text);
+    } else if (!lost && self->split_lost) {
+        hush(self);
+    }
+    self->split_lost = lost;
+}
+
 void aq_window_set_pool(AqWindow *self, AqPoolHost *pool, AqModelLibrary *library)
 {
     g_return_if_fail(AQ_IS_WINDOW(self));
+    g_signal_connect_object(pool, "changed", G_CALLBACK(on_pool_changed), self, G_CONNECT_SWAPPED);
     aq_pool_page_set_pool(AQ_POOL_PAGE(self->pool_page), pool, self->host, library);
 }
