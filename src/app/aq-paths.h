@@ -14,6 +14,8 @@ const char *aq_paths_cpu(void);
 const char *aq_paths_models(void);
 /** The guide model, or NULL when it is not there. */
 const char *aq_paths_guide(void);
+/** Folder of the pool's state; not made. */
+const char *aq_paths_pool(void);
 /** File that a crash note goes to; its folder is made. */
 const char *aq_paths_crash_note(void);
 /** File that chats are kept in. */

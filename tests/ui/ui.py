@@ -9,6 +9,7 @@ tools/dev/headless.sh.
 import os
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -73,15 +74,15 @@ def damaged():
 
 
 def pages():
-    """Each page is reached by its tab and by its key, and the two that are to come say so and have no buttons."""
+    """Each page is reached by its tab and by its key, and the one that is to come says so and has no buttons."""
     app = start_ready()
-    for name, text in (('Models', 'Models on This PC'), ('Pool', 'Several PCs Together'), ('API', 'Models for Other Programs'), ('Chat', None)):
+    for name, text in (('Models', 'Models on This PC'), ('Pool', 'Use Several PCs Together'), ('API', 'Models for Other Programs'), ('Chat', None)):
         app.page(name)
         tap.ok(app.wait_for('label', text) if text else app.entry(), 'the tab shows the page ' + name)
         tap.ok(app.one('label', DEVICE), 'the device is in view on ' + name)
         nameless = [n.get_role_name() for n in app.all(BUTTON + ('text', 'progress bar', 'page tab', 'toggle button', 'check box')) if not n.get_name()]
         tap.ok(not nameless, 'every control of %s has a name' % name, nameless)
-        if name in ('Pool', 'API'):
+        if name == 'API':
             panel = app.one('panel', name)
             tap.ok(any('not there yet' in t for t in app.texts(panel)), name + ' says that it is not there yet', app.tree())
             tap.ok(not app.all(BUTTON, under=panel), name + ' has no buttons')
@@ -515,7 +516,78 @@ def translated():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
-SCENARIOS = [pages, keys, chat, stop, streams, models, loading, settings, errors, narrow, process, close, real, options, kept, locked, translated]
+def pool():
+    """The Pool of one PC: off, on, an address that is none, a port in use, off again, and on again at the next start."""
+    state = os.path.join(HOME, '.local', 'state', 'aquifer', 'pool')
+    os.makedirs(state, 0o700)
+    with socket.socket() as s:
+        s.bind(('0.0.0.0', 0))
+        port = s.getsockname()[1]
+
+    def mode(on):
+        with open(os.path.join(state, 'mode'), 'w', encoding='ascii') as f:
+            f.write('aquifer-mode 1\non=%d\nport=%d\nsplit=0\ncut=0\n' % (on, port))
+
+    mode(0)
+    # No system bus: no Avahi, whatever this machine has.
+    app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
+    app.page('Pool')
+    tap.ok(any('does not add up' in t for t in app.texts(app.one('panel', 'Pool'))), 'it says that speeds are not added up', app.tree())
+    tap.ok(app.sockets() == [], 'off: no socket of the network', app.sockets())
+    app.click(BUTTON, 'Turn On Pool')
+    app.wait_for(BUTTON, 'Off')
+    tap.ok(app.wait_for('label', lambda n: 'Avahi' in n), 'no Avahi is said, in words', app.tree())
+    tap.ok(app.one(BUTTON, 'Add by Address'), 'with a way out', app.tree())
+    if app.wait_for('label', lambda n: n.startswith('Other PCs ')).get_name() == 'Other PCs cannot reach it':
+        tap.skip('listening', 'this machine has no network that a pool may use')
+    else:
+        tap.ok(all(local == port for local in app.sockets()) and app.sockets(), 'on: it listens on its port', (port, app.sockets()))
+    for text, has in (('8.8.8.8', '8.8.8.8'), ('nonsense', 'nonsense')):
+        entry = app.wait_for(('text', 'entry', 'text box'), 'Add by Address')
+        Atspi.EditableText.set_text_contents(entry, text)
+        app.click(BUTTON, 'Add')
+        tap.ok(app.wait_for('label', lambda n, h=has: h in n and len(n) > 20), 'refused in words: ' + text, app.tree())
+        app.click(BUTTON, 'Close', under='Pool')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Add by Address')
+    Atspi.EditableText.set_text_contents(entry, '127.0.0.1:1')
+    app.click(BUTTON, 'Add')
+    tap.ok(app.wait_for('label', '127.0.0.1:1') and app.wait_for('label', lambda n: 'Pool is off' in n or 'nothing listens' in n.lower()),
+           'an address where nothing listens is kept, and what became of it is said', app.tree())
+    app.click(BUTTON, 'Off')
+    app.wait_for('label', 'Use Several PCs Together')
+    tap.ok(wait(lambda: app.sockets() == []), 'off again: no socket', app.sockets())
+    app.click(BUTTON, 'Turn On Pool')
+    app.wait_for(BUTTON, 'Off')
+    tap.ok(app.close() == 0, 'closing while it is on ends the program with 0', app.messages())
+    app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
+    app.page('Pool')
+    tap.ok(app.wait_for(BUTTON, 'Off') and app.wait_for('label', '127.0.0.1:1'), 'at the next start it is on, unasked', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    taken = []
+    for family, address in ((socket.AF_INET, '0.0.0.0'), (socket.AF_INET6, '::')):
+        try:
+            s = socket.socket(family)
+            if family == socket.AF_INET6:
+                s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            s.bind((address, port))
+            s.listen()
+            taken.append(s)
+        except OSError:
+            pass
+    app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
+    app.page('Pool')
+    app.wait_for(BUTTON, 'Off')
+    if app.wait_for(BUTTON, lambda n: n in ('Use Another Port', 'Try Again')).get_name() == 'Try Again':
+        tap.skip('a port in use', 'this machine has no network that a pool may use')
+    else:
+        app.click(BUTTON, 'Use Another Port')
+        tap.ok(app.wait_for('label', lambda n: n.startswith('Other PCs of the pool reach it on port ')), 'a port in use: another one is taken', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    for s in taken:
+        s.close()
+
+
+SCENARIOS = [pool, pages, keys, chat, stop, streams, models, loading, settings, errors, narrow, process, close, real, options, kept, locked, translated]
 
 
 def main():
