@@ -101,6 +101,11 @@ void aq_engine_slot_unref(AqEngineSlot *slot)
     g_task_run_in_thread(task, slot_free_thread);
 }
 
+const aq_model *aq_engine_slot_get_model(AqEngineSlot *slot)
+{
+    return slot->model;
+}
+
 aq_engine *aq_engine_slot_get_engine(AqEngineSlot *slot)
 {
     return slot->engine;

@@ -4,15 +4,17 @@
 
 #include <glib/gi18n.h>
 
+#include "aq-api-page.h"
 #include "aq-chat-row.h"
 #include "aq-chat-view.h"
 #include "aq-format.h"
 #include "aq-models-page.h"
+#include "aq-paths.h"
 
 struct _AqWindow {
     AdwApplicationWindow parent;
-    GtkWidget *split, *toasts, *chat_list, *chat_stack, *pages, *models_page, *model_label,
-        *device_label, *load_revealer, *load_label, *load_bar, *banner;
+    GtkWidget *split, *toasts, *chat_list, *chat_stack, *pages, *models_page, *api_page,
+        *model_label, *device_label, *load_revealer, *load_label, *load_bar, *banner;
     AqEngineHost *host;
     GListStore *chats;
     GSettings *settings;
@@ -280,6 +282,7 @@ static void aq_window_class_init(AqWindowClass *klass)
     GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
     G_OBJECT_CLASS(klass)->dispose = aq_window_dispose;
     GTK_WINDOW_CLASS(klass)->close_request = aq_window_close_request;
+    g_type_ensure(AQ_TYPE_API_PAGE);
     g_type_ensure(AQ_TYPE_MODELS_PAGE);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-window.ui");
@@ -289,6 +292,7 @@ static void aq_window_class_init(AqWindowClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqWindow, chat_stack);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, pages);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, models_page);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, api_page);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, model_label);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, device_label);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, load_revealer);
@@ -326,6 +330,8 @@ AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary 
     }
     gtk_list_box_bind_model(GTK_LIST_BOX(self->chat_list), G_LIST_MODEL(self->chats),
                             create_chat_row, self, NULL);
+    g_autoptr(AqApiServer) server = aq_api_server_new(host, settings, aq_paths_api_keys());
+    aq_api_page_set_server(AQ_API_PAGE(self->api_page), server, host);
     aq_models_page_set_library(AQ_MODELS_PAGE(self->models_page), library, host, folder);
     g_signal_connect_object(host, "changed", G_CALLBACK(on_host_changed), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(host, "failed", G_CALLBACK(on_host_failed), self, G_CONNECT_SWAPPED);
