@@ -19,6 +19,8 @@ struct _AqApplication {
     AqEngineHost *host;
     AqModelLibrary *library;
     AqChats *chats;
+    AqPoolHost *pool;
+    gboolean pool_splits; /* it starts one */
     GSettings *settings;
     char *ask;        /* once the model is there */
     char *chats_file; /* instead of the usual one, or NULL */
@@ -49,9 +51,11 @@ static void open_path(AqApplication *self, const char *path)
     aq_engine_host_load(self->host, path);
 }
 
-/* What was used last, else the guide model. */
+/* What was used last, else the guide model; unless the pool takes up a split of before. */
 static void open_first(AqApplication *self)
 {
+    if (self->pool_splits)
+        return;
     g_autofree char *last =
         self->settings ? g_settings_get_string(self->settings, "last-model") : NULL;
     const char *guide = aq_paths_guide();
@@ -165,6 +169,8 @@ static void aq_application_window_removed(GtkApplication *app, GtkWindow *window
         g_application_hold(G_APPLICATION(app));
         g_signal_handlers_disconnect_by_data(self->host, self);
         g_application_hold(G_APPLICATION(app));
+        aq_pool_host_close(self->pool);
+        g_clear_object(&self->pool);
         aq_chats_close(self->chats, part_closed, g_object_ref(app));
         aq_engine_host_close(self->host, part_closed, g_object_ref(app));
         g_clear_object(&self->chats);
@@ -189,6 +195,10 @@ static AqWindow *present(AqApplication *self, gboolean keep_chats, gboolean *ret
         self->chats = aq_chats_new(self->host, store, self->temperature);
         window = aq_window_new(GTK_APPLICATION(self), self->host, self->library, self->chats,
                                self->settings, aq_paths_models());
+        self->pool =
+            aq_pool_host_new(self->host, aq_paths_pool(), aq_paths_models(), aq_paths_guide());
+        aq_window_set_pool(window, self->pool, self->library);
+        self->pool_splits = aq_pool_host_start(self->pool);
     }
     return window;
 }
@@ -355,6 +365,7 @@ static void aq_application_startup(GApplication *app)
 static void aq_application_finalize(GObject *object)
 {
     AqApplication *self = AQ_APPLICATION(object);
+    g_clear_object(&self->pool);
     g_clear_object(&self->library);
     g_clear_object(&self->chats);
     g_clear_object(&self->host);

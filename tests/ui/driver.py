@@ -149,6 +149,25 @@ class App:
                 found.append(name + ')')
         return found
 
+    def sockets(self):
+        """Local ports of its TCP and UDP sockets."""
+        found, own = [], set()
+        for fd in glob.glob('/proc/%d/fd/*' % self.process.pid):
+            try:
+                link = os.readlink(fd)
+            except OSError:
+                continue
+            if link.startswith('socket:['):
+                own.add(link[8:-1])
+        for kind in ('tcp', 'tcp6', 'udp', 'udp6'):
+            try:
+                with open('/proc/%d/net/%s' % (self.process.pid, kind), encoding='ascii') as f:
+                    lines = [line.split() for line in f.readlines()[1:]]
+            except OSError:  # no IPv6 here
+                continue
+            found += [int(w[1].rsplit(':', 1)[1], 16) for w in lines if w[9] in own]
+        return found
+
     def messages(self):
         with open(self.log.name, encoding='utf-8', errors='replace') as f:
             return f.read()
@@ -189,8 +208,9 @@ class App:
         if not wait(lambda: not self.one(role, name)):
             raise RuntimeError('still visible: %r %r\n%s' % (role, name, self.tree()))
 
-    def click(self, role, name=None):
-        node = self.wait_for(role, name)
+    def click(self, role, name=None, under=None):
+        """under: the name of a page's panel."""
+        node = wait(lambda: self.one(role, name, self.one('panel', under))) if under else self.wait_for(role, name)
         if not wait(lambda: node.get_state_set().contains(Atspi.StateType.SENSITIVE)):
             raise RuntimeError('not sensitive: %r %r' % (role, name))
         self.press(node)
