@@ -141,11 +141,6 @@ aq_engine *aq_engine_slot_get_engine(AqEngineSlot *slot)
     return slot->engine;
 }
 
-const aq_model *aq_engine_slot_get_model(AqEngineSlot *slot)
-{
-    return slot->model;
-}
-
 /* ---- loading -------------------------------------------------------------------------------- */
 
 int aq_engine_host_rt(AqEngineHost *self, aq_rt **ret, aq_err *err)
