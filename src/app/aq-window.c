@@ -208,6 +208,21 @@ static void on_chats_changed(AqWindow *self, guint position, guint removed, guin
     }
 }
 
+gboolean aq_window_show_newest(AqWindow *self)
+{
+    GListModel *list = aq_chats_get_list(self->chats);
+    guint n = g_list_model_get_n_items(list);
+    for (guint i = 0; i < n; i++) {
+        g_autoptr(AqChat) chat = g_list_model_get_item(list, i);
+        if (aq_chat_get_empty(chat))
+            continue;
+        if (chat != aq_window_get_chat(self))
+            show_chat(self, chat);
+        return aq_chat_get_loaded(chat);
+    }
+    return FALSE;
+}
+
 void aq_window_ask(AqWindow *self, const char *text)
 {
     aq_window_new_chat(self);

@@ -514,6 +514,116 @@ def kept():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
+def stored(*texts):
+    """A file of chats with one chat of these messages: questions and answers in turn. Its path."""
+    import sqlite3  # pylint: disable=import-outside-toplevel
+    path = os.path.join(HOME, 'given.sqlite')
+    with open(os.path.join(SRC, 'tests', 'ui', 'chats-1.sql'), encoding='utf-8') as f:
+        schema = f.read().split('INSERT INTO')[0]
+    if os.path.exists(path):
+        os.unlink(path)
+    db = sqlite3.connect(path)
+    db.executescript(schema)
+    db.execute("INSERT INTO chats VALUES(1000, 'Given', 1, 1, ?, NULL, NULL, NULL, 0)", (1000 + len(texts),))
+    for n, text in enumerate(texts):
+        db.execute('INSERT INTO messages(id, chat, parent, role, state, text, thinking, created_us) VALUES(?, 1000, ?, ?, 0, ?, ?, 1)',
+                   (1001 + n, 1000 + n if n else 0, n % 2, text, 'Step by step.' if n == 1 else None))
+    db.commit()
+    db.close()
+    return path
+
+
+def versions():
+    """Edit and ask anew, ask again, go from version to version, continue, delete."""
+    app = start_ready()
+    app.ask(QUESTION)
+    first = app.answer_text(app.finished(1))
+    app.click(BUTTON, 'Ask Again')
+    label = app.wait_for('label', '2/2')
+    tap.ok(label and len(app.answers()) == 1, 'Ask Again makes a second version')
+    app.finished(1)
+    app.click(BUTTON, 'Earlier Version')
+    tap.ok(app.wait_for('label', '1/2') and app.answer_text(app.answers()[0]) == first, 'the first version can be shown again', app.tree())
+    app.click(BUTTON, 'Edit and Ask Anew')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Edit the question')
+    tap.ok(wait(lambda: driver.read(entry) == QUESTION), 'Edit shows the question', driver.read(entry))
+    Atspi.EditableText.set_text_contents(entry, 'What is a pool?')
+    app.click(BUTTON, 'Ask Anew')
+    tap.ok(wait(lambda: app.one('label', 'What is a pool?')), 'the edited question takes its place', app.tree())
+    app.finished(1)
+    question = app.all('list item', 'Question')[0]
+    tap.ok(wait(lambda: app.one('label', '2/2', question)), 'as its second version', app.tree())
+    app.press(app.one(BUTTON, 'Earlier Version', question))
+    tap.ok(wait(lambda: app.one('label', QUESTION)), 'and the first can be shown', app.tree())
+    question = app.all('list item', 'Question')[0]
+    app.press(app.one(BUTTON, 'Delete From Here', question))
+    app.click(BUTTON, 'Delete')
+    tap.ok(wait(lambda: app.one('label', 'What is a pool?') and not app.one('label', '1/2')), 'Delete leaves the other version', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    app = start_ready(endless(), env=SLOW)
+    app.ask(LONG)
+    wait(lambda: app.answers() and len(app.answer_text(app.answers()[0])) > 20)
+    app.key('Escape')
+    text = app.answer_text(app.finished(1))
+    app.click(BUTTON, 'Continue')
+    row = app.answers()[0]
+    tap.ok(wait(lambda: len(app.answer_text(row)) > len(text) + 5), 'Continue goes on with the same answer', app.texts(row))
+    tap.ok(app.answer_text(row).replace('\n', ' ').startswith(text[:20].replace('\n', ' ')), 'behind what it had')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+MARKDOWN = """# Rivers
+
+The **Nile** is [long](https://example.org/nile), see [this](javascript:alert(1)).
+
+| Name | km |
+|------|---:|
+| Nile | 6650 |
+
+1. one
+   - two
+
+```python
+def river():
+    return "Nile"
+```
+"""
+
+
+def markdown():
+    """What Markdown becomes, and answers that are meant to break the window."""
+    app = start_ready('--chats', stored('What?', MARKDOWN))
+    app.choose_chat(1)
+    row = app.finished(1)
+    tap.ok(wait(lambda: app.one('heading', 'Rivers', row)), 'a heading', app.tree())
+    tap.ok(app.one('label', '6650', row) and app.one('label', 'Name', row), 'a table', app.texts(row))
+    tap.ok(app.one('label', '1.', row) and app.one('label', '◦', row), 'lists', app.texts(row))
+    code = wait(lambda: app.one(('text', 'text box', 'entry'), 'Code', row))
+    tap.ok(code and driver.read(code) == 'def river():\n    return "Nile"' and app.one('label', 'Python', row), 'code with its language', code and driver.read(code))
+    tap.ok(any('this (javascript:alert(1))' in t for t in app.texts(row)), 'an odd link is text', app.texts(row))
+    tap.ok(all(app.one(BUTTON, n, row) for n in ('Copy Code', 'Save Code…', 'Wrap Lines')), 'code can be copied, saved and wrapped', app.tree())
+    app.press(app.one(BUTTON, 'Wrap Lines', row))
+    tap.ok(app.one('label', 'The Nile is long, see this (javascript:alert(1)).', row), 'emphasis and links leave their words', app.texts(row))
+    tap.ok(not any('Step by step' in t for t in app.texts(row)), 'thinking is folded')
+    thinking = wait(lambda: app.one(BUTTON + ('expander', 'toggle button', 'button'), 'Thinking', row))
+    thinking.do_action(0)
+    tap.ok(wait(lambda: any('Step by step' in t for t in app.texts(row))), 'and comes out', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    hostile = ['x' * 1000000, '> ' * 10000, '```\n' + 'y' * 100000, '|c' * 10000 + '|\n' + '|-' * 10000 + '|\n|1|2|\n', '\x01\x1b[31m\u202e&amp;<b>x</b>',
+               '- a\n' * 20000, '[t](file:///etc/passwd)\n' * 50, '*a **' * 20000]
+    app = start_ready('--chats', stored(*[t for h in hostile for t in ('What?', h)]))
+    app.choose_chat(1)
+    tap.ok(wait(lambda: app.answers()), 'the chat of hostile answers opens')
+    app.page('Models')
+    app.page('Chat')
+    tap.ok(wait(lambda: any('&amp;<b>x</b>'.replace('&amp;', '&') in t for t in app.texts(app.one('list', 'Messages')))), 'markup is shown as text')
+    app.ask(QUESTION)
+    tap.ok(app.wait_for('label', lambda n: n.startswith('Not answered: ')), 'and the window goes on working')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
 def locked():
     """While another program has the file of chats, the window says so, keeps the text, and saves it later."""
     import sqlite3  # pylint: disable=import-outside-toplevel
@@ -636,7 +746,7 @@ def pool():
         s.close()
 
 
-SCENARIOS = [pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, locked, translated]
+SCENARIOS = [pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, locked, translated]
 
 
 def main():
