@@ -193,19 +193,20 @@ static void divided_experts(const char *path)
 
 typedef struct bad_src {
     const aq_wsrc *in;
-    uint32_t left; /* reads that succeed */
+    _Atomic uint32_t left; /* reads that succeed */
     aq_progress *cancel;
 } bad_src;
 
 static int bad_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *err)
 {
     bad_src *b = self;
-    if (b->left-- == 0) {
-        if (!b->cancel)
-            return aq_fail(err, AQ_E_IO, "the file was cut short");
+    uint32_t left = atomic_load(&b->left); /* any thread of the pool */
+    while (left && !atomic_compare_exchange_weak(&b->left, &left, left - 1))
+        ;
+    if (!left && !b->cancel)
+        return aq_fail(err, AQ_E_IO, "the file was cut short");
+    if (!left)
         atomic_store(&b->cancel->cancel, 1);
-        b->left = UINT32_MAX;
-    }
     return b->in->read(b->in->self, tensor, off, dst, n, err);
 }
 

@@ -9,7 +9,8 @@
 #define SLAB_BYTES ((size_t)32 << 20)
 #define HUGE_BYTES ((size_t)2 << 20)
 #define STAGE_BYTES \
-    ((size_t)1 << 20)  /* rows as stored that are read at once; one row may need more */
+    ((size_t)8      \
+     << 20) /* rows as stored that are read at once by all threads; one row may need more */
 #define PAR_F32 16384u /* operations on fewer values than this are not shared */
 
 /* ---- memory of weights ---- */
@@ -146,6 +147,46 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
 
 /* ---- matrices ---- */
 
+/* Loading one stack of matrices: a piece is a batch of rows of one of them, read as stored and put
+ * into its tiles. The pool's turn is given back after some pieces, for those who compute. */
+#define LOAD_PIECES 64u
+
+typedef struct load_job {
+    const aq_mat_src *src;
+    const aq_mat *m;
+    int layout;
+    uint32_t lanes, batch, per_mat, first; /* rows and pieces of a matrix; the first piece */
+    size_t row, tile, mat;                 /* bytes */
+    uint8_t *data, *stage;                 /* stage [threads][batch][row] */
+    atomic_uint failed;
+    int rc;
+    aq_err *err;
+} load_job;
+
+static void load_piece(void *ctx, uint32_t piece, uint32_t worker)
+{
+    load_job *j = ctx;
+    uint32_t at = j->first + piece, e = at / j->per_mat, r0 = at % j->per_mat * j->batch;
+    uint32_t n = AQ_MIN(j->batch, j->m->rows - r0);
+    uint8_t *stage = j->stage + (size_t)worker * j->batch * j->row;
+    aq_err err = {0};
+    if (atomic_load_explicit(&j->failed, memory_order_relaxed))
+        return;
+    int rc = aq_mat_read(j->src, aq_mat_src_row(j->src, e, r0) * j->row, stage, n * j->row, &err);
+    if (rc < 0) {
+        if (!atomic_exchange(&j->failed, 1)) {
+            j->rc = rc;
+            if (j->err)
+                *j->err = err;
+        }
+        return;
+    }
+    uint8_t *t = j->data + e * j->mat + r0 / j->lanes * j->tile;
+    for (uint32_t r = 0; r < n; r++)
+        aq_tile_put(j->layout, j->lanes, j->m->cols, r % j->lanes, stage + r * j->row,
+                    t + r / j->lanes * j->tile);
+}
+
 static int cpu_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err)
 {
     aq_cpu *c = ctx;
@@ -156,27 +197,32 @@ static int cpu_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err
     if (m->cols % m->type->block_vals)
         return aq_fail(err, AQ_E_FORMAT, "rows of %u values are no whole blocks of %s", m->cols,
                        m->type->name);
+    uint32_t lanes = c->isa->lanes, threads = aq_rt_threads(c->rt);
     size_t row = (size_t)(m->cols / m->type->block_vals) * m->type->block_bytes,
-           tile = aq_tile_bytes(l, c->isa->lanes, m->cols);
-    uint32_t lanes = c->isa->lanes,
-             batch = (uint32_t)AQ_MAX(STAGE_BYTES / (row * lanes), 1u) * lanes; /* whole tiles */
-    m->bytes = aq_mat_tiles_bytes(m, lanes) * m->n_mat;
-    AQ_AUTOFREE uint8_t *stage = malloc((size_t)AQ_MIN(batch, m->rows) * row);
-    uint8_t *data =
-        stage ? slab_take(c, m->bytes) : NULL; /* zeroed: rows that pad the last tile stay so */
-    if (!data)
+           stage_bytes = AQ_MAX(STAGE_BYTES / threads, STAGE_BYTES / 32);
+    uint32_t batch = (uint32_t)AQ_MAX(stage_bytes / (row * lanes), 1u) * lanes; /* whole tiles */
+    batch = AQ_MIN(batch, (m->rows + lanes - 1) / lanes * lanes);
+    load_job j = {.src = src,
+                  .m = m,
+                  .layout = l,
+                  .lanes = lanes,
+                  .batch = batch,
+                  .per_mat = (m->rows + batch - 1) / batch,
+                  .row = row,
+                  .tile = aq_tile_bytes(l, lanes, m->cols),
+                  .mat = aq_mat_tiles_bytes(m, lanes),
+                  .err = err};
+    m->bytes = j.mat * m->n_mat;
+    AQ_AUTOFREE uint8_t *stage = malloc((size_t)threads * batch * row);
+    j.stage = stage;
+    j.data = stage ? slab_take(c, m->bytes) : NULL; /* zeroed: padding of the last tile stays so */
+    if (!j.data)
         return aq_fail(err, AQ_E_NOMEM, "%zu bytes of weights: out of memory", m->bytes);
-    for (uint32_t e = 0; e < m->n_mat; e++)
-        for (uint32_t r0 = 0; r0 < m->rows; r0 += batch) {
-            uint32_t n = AQ_MIN(batch, m->rows - r0);
-            int rc = aq_mat_read(src, aq_mat_src_row(src, e, r0) * row, stage, n * row, err);
-            if (rc < 0)
-                return rc;
-            uint8_t *t = data + e * aq_mat_tiles_bytes(m, lanes) + r0 / lanes * tile;
-            for (uint32_t r = 0; r < n; r++)
-                aq_tile_put(l, lanes, m->cols, r % lanes, stage + r * row, t + r / lanes * tile);
-        }
-    m->data = data;
+    for (uint32_t all = j.per_mat * m->n_mat; j.first < all && !j.failed; j.first += LOAD_PIECES)
+        aq_pool_run(c->rt->pool, load_piece, &j, AQ_MIN(all - j.first, LOAD_PIECES));
+    if (j.failed)
+        return j.rc;
+    m->data = j.data;
     return 0;
 }
 
