@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu backend: the walk's operations by the kernels of the chosen path. Matrices lie in tiles
  * (cpu-priv.h), packed while they are read, in slabs of huge pages; inputs of quantised matrices
- * are rounded to 8 bits per 32 values. Thread: load any one, the rest the stage's. */
+ * are rounded to 8 bits per 32 values (aq_mat.fine: to 16). Thread: load any one, the rest the stage's. */
 #include <sys/mman.h>
 
 #include "product-priv.h"
