@@ -164,12 +164,12 @@ static double worst(const float *a, const float *b, size_t n)
 static void fine_inputs(const char *path)
 {
     enum { BIG = 4096 };
-    char exact[16];
+    char exact[24];
     static float x[N_FINE * BIG], y[4][N_FINE * BIG];
     rig r, f;
     snprintf(exact, sizeof exact, "%s-f32", path);
-    bool good = rig_open_path(&r, "qwen3moe", "Q8_0", "cpu", 2, path, NULL) == 0;
-    good = good && rig_open_path(&f, "qwen3moe", "Q8_0", "cpu", 2, exact, NULL) == 0;
+    bool good = rig_open_path(&r, "qwen3moe", "Q6_K", "cpu", 2, path, NULL) == 0;
+    good = good && rig_open_path(&f, "qwen3moe", "Q6_K", "cpu", 2, exact, NULL) == 0;
     if (!ok(good, "%s: qwen3moe, twice", path))
         return;
     const aq_mat *m = &((const aq_net *)r.w)->layer[1].m[AQ_W_Q];
