@@ -2,6 +2,7 @@
 /* The cpu backend: the walk's operations by the kernels of the chosen path. Matrices lie in tiles
  * (cpu-priv.h), packed while they are read, in slabs of huge pages; inputs of quantised matrices
  * are rounded to 8 bits per 32 values (aq_mat.fine: to 16). Thread: load any one, the rest the stage's. */
+#include <math.h>
 #include <sys/mman.h>
 
 #include "product-priv.h"
@@ -315,6 +316,59 @@ static void cpu_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n
         }
 }
 
+typedef struct delta_job {
+    const aq_isa *isa;
+    const aq_delta *a;
+} delta_job;
+
+/* A piece is a head with all its rows: its state stays in the caches from row to row. */
+static void delta_piece(void *ctx, uint32_t h, uint32_t worker)
+{
+    const delta_job *j = ctx;
+    const aq_delta *a = j->a;
+    uint32_t ds = a->d->d_state, n_kh = a->d->n_kh, n_vh = a->d->n_vh;
+    uint32_t kh = a->d->kh_grouped ? h / (n_vh / n_kh) : h % n_kh;
+    size_t at = (size_t)h * ds * ds;
+    for (uint32_t t = 0; t < a->n; t++) {
+        const float *q = a->q + t * a->stride + (size_t)kh * ds,
+                    *k = a->k + t * a->stride + (size_t)kh * ds,
+                    *v = a->v + t * a->stride + (size_t)h * ds;
+        float e = (float)exp((double)a->decay[(size_t)t * n_vh + h]);
+        j->isa->delta(ds, e, a->beta[(size_t)t * n_vh + h], q, k, v, (t ? a->s_out : a->s_in) + at,
+                      a->s_out + at, a->o + ((size_t)t * n_vh + h) * ds);
+    }
+}
+
+static void cpu_delta(void *ctx, const aq_delta *a)
+{
+    const aq_cpu *c = ctx;
+    delta_job j = {.isa = c->isa, .a = a};
+    uint32_t n_vh = a->d->n_vh;
+    aq_cpu_share(c, delta_piece, &j, n_vh,
+                 4 * (uint64_t)a->n * n_vh * a->d->d_state * a->d->d_state);
+}
+
+typedef struct rope_job {
+    float *x;
+    uint32_t n, n_head, d, d_rot;
+    int kind;
+    const float *cs;
+} rope_job;
+
+static void rope_piece(void *ctx, uint32_t r, uint32_t worker)
+{
+    const rope_job *j = ctx;
+    aq_scalar_rope(NULL, j->x + (size_t)r * j->n_head * j->d, 1, j->n_head, j->d, j->d_rot, j->kind,
+                   j->cs + (size_t)r * (j->d_rot / 2) * 2);
+}
+
+static void cpu_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot,
+                     int kind, const float *cs)
+{
+    rope_job j = {.x = x, .n = n, .n_head = n_head, .d = d, .d_rot = d_rot, .kind = kind, .cs = cs};
+    aq_cpu_share(ctx, rope_piece, &j, n, 8 * (uint64_t)n * n_head * d_rot);
+}
+
 static const aq_blocks cpu_blocks = {
     .name = "cpu",
     .open = cpu_open,
@@ -326,12 +380,12 @@ static const aq_blocks cpu_blocks = {
     .matmul = aq_cpu_matmul,
     .experts = aq_cpu_experts,
     .norm = cpu_norm,
-    .rope = aq_scalar_rope,
+    .rope = cpu_rope,
     .kv_put = cpu_kv_put,
     .attend = aq_cpu_attend,
     .choose = aq_cpu_choose,
     .glu = cpu_glu,
-    .delta = aq_scalar_delta,
+    .delta = cpu_delta,
 };
 
 static int cpu_load(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place,
