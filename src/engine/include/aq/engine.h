@@ -47,11 +47,13 @@ typedef struct aq_progress {
 
 typedef struct aq_rt_cfg {
     uint32_t
-        n_threads; /* compute threads, the step thread among them; 0 = one per physical core this process may use */
+        n_threads; /* compute threads, the step thread among them; 0 = one per physical core this process may use,
+                    * no more than its cgroups' quota of CPU time */
     const char *
         cpu_path; /* "c", "avx2", …; NULL = the best this CPU has. Programs pass the environment's AQ_CPU */
-    int nice; /* niceness of the pinned workers, 0 = as the process */
-    bool pin; /* pin workers to cores */
+    int nice;         /* niceness of the pinned workers, 0 = as the process */
+    bool pin;         /* pin workers to cores */
+    uint32_t spin_us; /* how long idle workers look for work before they sleep; 0 = 200 */
 } aq_rt_cfg;
 
 /** Errors: UNSUPPORTED (unknown or unsupported cpu_path; the text lists those this CPU has), NOMEM, LIMIT. */
