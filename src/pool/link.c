@@ -677,8 +677,28 @@ static item *next_item(aq_link *l)
     }
 }
 
-/* Move queued frames to the socket until it is full or nothing is left. */
-int aq_link_send_queued(aq_link *l, aq_err *err)
+/* Sending failed. What the other side said before it closed may still be here, and is the reason. */
+static int last_words(aq_link *l, aq_err *err)
+{
+    aq_err why = {0};
+
+    for (;;) {
+        ssize_t n = recv(l->fd, l->rbuf, l->rbuf_cap, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -AQ_E_GONE;
+        aq_tls_input(l->tls, l->rbuf, (size_t)n);
+        int rc = process(l, &why);
+        if (rc < 0) {
+            if (err)
+                *err = why;
+            return rc;
+        }
+    }
+}
+
+static int send_queued(aq_link *l, aq_err *err)
 {
     int rc;
 
@@ -705,6 +725,14 @@ int aq_link_send_queued(aq_link *l, aq_err *err)
             l->sending = NULL;
         }
     }
+}
+
+/* Move queued frames to the socket until it is full or nothing is left. */
+int aq_link_send_queued(aq_link *l, aq_err *err)
+{
+    int rc = send_queued(l, err);
+
+    return rc == -AQ_E_GONE && l->hs_done && !aq_link_stopped(l) ? last_words(l, err) : rc;
 }
 
 bool aq_link_stopped(aq_link *l)

@@ -227,6 +227,82 @@ static void test_refused(void)
     node_hang_up(&a, &c);
 }
 
+typedef struct late {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool open, closed;
+    aq_err why;
+} late;
+
+static void tell(late *t, bool *flag)
+{
+    pthread_mutex_lock(&t->lock);
+    *flag = true;
+    pthread_cond_broadcast(&t->cond);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void await(late *t, const bool *flag)
+{
+    pthread_mutex_lock(&t->lock);
+    while (!*flag)
+        pthread_cond_wait(&t->cond, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* It is open for the caller before it is refused. */
+static int late_accept_cb(void *user, aq_link *l, aq_link_cb *ret_cb, aq_err *err)
+{
+    late *t = user;
+
+    (void)l;
+    (void)ret_cb;
+    await(t, &t->open);
+    return aq_fail(err, AQ_E_AUTH, "no layers for you");
+}
+
+/* Says something when the other side has closed already: sending fails, and the reason waits unread. */
+static void late_open_cb(void *user, aq_link *l)
+{
+    late *t = user;
+    struct pollfd p = {.fd = aq_link_fd(l), .events = POLLRDHUP};
+
+    tell(t, &t->open);
+    poll(&p, 1, 60000);
+    put(l, AQ_T_STATS, "", NULL);
+    put(l, AQ_T_STATS, "", NULL);
+}
+
+static void late_closed_cb(void *user, aq_link *l, const aq_err *why)
+{
+    late *t = user;
+
+    (void)l;
+    t->why = *why;
+    tell(t, &t->closed);
+}
+
+static void test_last_words(void)
+{
+    late t = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
+    struct sockaddr_storage addr;
+    aq_listener *s = NULL;
+    aq_link *l = NULL;
+    aq_err err = {0};
+    aq_link_cb cb = {&t, late_open_cb, NULL, NULL, late_closed_cb};
+
+    bool good = aq_addr_parse("127.0.0.1", 0, &addr, &err) == 0 &&
+                aq_listener_new(b.net, &addr, 1, late_accept_cb, &t, &s, &err) == 0 &&
+                aq_addr_parse("127.0.0.1", aq_listener_port(s), &addr, &err) == 0 &&
+                aq_link_dial(a.net, &(aq_dial){.addr = &addr, .n_addr = 1}, &cb, &l, &err) == 0;
+    if (good)
+        await(&t, &t.closed);
+    ok(good && t.why.code == AQ_E_AUTH && strstr(t.why.text, "no layers for you"),
+       "what was said before it closed is the reason: %s %s", t.why.text, err.text);
+    aq_link_free(l);
+    aq_listener_free(s);
+}
+
 static void test_loss(void)
 {
     int64_t t = aq_now_us();
@@ -649,6 +725,7 @@ int main(void)
         test_open();
         test_order();
         test_refused();
+        test_last_words();
         test_loss();
         test_strangers();
         test_cost();

@@ -487,3 +487,12 @@ int aq_net_draft(void *w, void *state, const aq_window *win, float *logits, floa
     draft_output(&wk, win, s->x, logits, hidden);
     return 0;
 }
+
+uint32_t aq_net_draft_len(const void *state, uint32_t seq)
+{
+    const aq_state *s = state;
+    uint32_t len = 0;
+    if (s->draft)
+        aq_seqmap_pages(s->draft->map, seq, &len);
+    return len;
+}

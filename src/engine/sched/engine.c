@@ -248,6 +248,7 @@ static void engine_clear(aq_engine *e)
     aq_swap_set_clear(&e->set);
     free(e->op);
     free(e->logits);
+    aq_draft_clear(e);
     if (e->ends)
         e->be->drop(e->ends);
     aq_hub_unref(h);
@@ -271,6 +272,14 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
         return aq_fail(err, AQ_E_LIMIT,
                        "prompt chunks of %u tokens were asked for, at most %u are possible",
                        cfg->chunk_tok, AQ_ROWS_MAX / 2);
+    if (cfg->n_draft > AQ_DRAFT_MAX)
+        return aq_fail(err, AQ_E_LIMIT,
+                       "%u tokens drafted ahead were asked for, at most %u are possible",
+                       cfg->n_draft, AQ_DRAFT_MAX);
+    if (cfg->n_draft && (!in->n_draft || !be->draft || !be->draft_len))
+        return aq_fail(err, AQ_E_UNSUPPORTED, "drafts were asked for, but %s has no draft layers%s",
+                       in->n_draft ? "the backend" : "this model",
+                       in->n_draft ? "" : " (or none that this version knows); leave drafts off");
     if (cfg->n_stage > AQ_STAGES_MAX || (cfg->stage && !cfg->n_stage))
         return aq_fail(err, AQ_E_INVAL, "%u stages were given, 1 to %u are possible", cfg->n_stage,
                        AQ_STAGES_MAX);
@@ -304,6 +313,7 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
     e->n_parallel = cfg->n_parallel ? cfg->n_parallel : 4;
     e->chunk_tok = cfg->chunk_tok ? cfg->chunk_tok : 512;
     e->kv_type = cfg->kv_type;
+    e->n_draft = cfg->n_draft;
     e->n_vocab = in->n_vocab;
     e->row_f32 = in->row_f32;
     describe(e);
@@ -380,6 +390,7 @@ void aq_engine_get_info(const aq_engine *e, aq_engine_info *ret)
                             .n_page = atomic_load(&e->st_n_page),
                             .epoch = atomic_load(&e->st_epoch),
                             .kv_type = e->kv_type,
+                            .n_draft = e->n_draft,
                             .weight_bytes = e->weight_bytes,
                             .state_bytes = e->state_bytes};
 }

@@ -303,8 +303,14 @@ typedef struct aq_engine_cfg {
     aq_stage *const *stage; /* NULL = one local stage of all layers; else as aq_engine_set_stages */
     uint32_t n_stage;
     aq_progress *progress; /* bytes loaded; may be NULL */
+    /* Tokens that the model's draft layers guess ahead, at most, and one window checks; 0 = off, up to AQ_DRAFT_MAX. Answers are the
+     * same with and without, sampled ones too. It pays where a window of a few rows takes little longer than one of a single
+     * row; a chat whose guesses are mostly wrong pauses them. */
+    uint32_t n_draft;
 } aq_engine_cfg;
-/** Load and start. Blocks while loading: not for a thread that must answer. Errors: NOMEM (both numbers named), IO, CANCELLED, UNSUPPORTED. */
+#define AQ_DRAFT_MAX 7u
+/** Load and start. Blocks while loading: not for a thread that must answer. Errors: NOMEM (both numbers named), IO, CANCELLED,
+ * UNSUPPORTED (drafts of a model without draft layers, too), LIMIT. */
 int aq_engine_new(aq_rt *, const aq_model *, const aq_wsrc *, const aq_engine_cfg *,
                   aq_engine **ret, aq_err *) AQ_MUST;
 /** Another set of stages, in layer order, covering all layers: a new epoch; every live seq's token log is replayed. The engine owns the
@@ -318,7 +324,7 @@ AQ_CLEANUP_FUNC(aq_engine *, aq_engine_free)
 
 typedef struct aq_engine_info {
     const char *backend, *device; /* "cpu", "CPU (avx2, 2 threads)": always shown to the user */
-    uint32_t n_ctx, n_parallel, n_page, epoch, kv_type;
+    uint32_t n_ctx, n_parallel, n_page, epoch, kv_type, n_draft;
     uint64_t weight_bytes, state_bytes;
 } aq_engine_info;
 void aq_engine_get_info(const aq_engine *, aq_engine_info *ret);
@@ -411,6 +417,7 @@ typedef struct aq_usage {
     /* of prompt_us and gen_us: stages on other PCs by their own clocks, and the way there. Windows
      * overlap while a prompt is read, so that these may add up to more than it took. */
     int64_t prompt_worker_us, prompt_net_us, gen_worker_us, gen_net_us;
+    uint32_t draft_tok, draft_ok_tok; /* guessed ahead and checked; those of them that were right */
 } aq_usage;
 typedef struct aq_event {
     uint32_t kind, n_bytes, n_top;
@@ -459,9 +466,10 @@ AQ_CLEANUP_FUNC(aq_eval *, aq_eval_free)
  * after the final norm. Either may be NULL. */
 int aq_eval_rows(aq_eval *, const int32_t *tok, uint32_t n, bool last_only, float *ret_logits,
                  float *ret_hidden, aq_err *) AQ_MUST;
-/** The draft head: tokens tok[i] at positions pos0 + i with the hidden rows of the positions before them; logits [n][n_vocab]. */
+/** The draft head: tokens tok[i] at positions pos0 + i with the hidden rows of the positions before them; logits [n][n_vocab], and its
+ * own hidden rows [n][n_embd], from which it may go on. Either may be NULL. */
 int aq_eval_draft(aq_eval *, const int32_t *tok, const float *hidden, uint32_t n, uint32_t pos0,
-                  float *ret_logits, aq_err *) AQ_MUST;
+                  float *ret_logits, float *ret_hidden, aq_err *) AQ_MUST;
 int aq_eval_keep(aq_eval *, uint32_t n_tok, aq_err *) AQ_MUST;
 uint64_t aq_eval_weight_bytes(const aq_eval *);
 
