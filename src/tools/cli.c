@@ -59,6 +59,14 @@ int cli_fail(const char *where, int rc, const aq_err *err)
                      err->code ? err->text : aq_status_text(rc));
 }
 
+int cli_list_add(cli_list *l, const char *text)
+{
+    if (l->n == CLI_LIST_MAX)
+        return -1;
+    l->v[l->n++] = text;
+    return 0;
+}
+
 static int set_opt(const cli_opt *o, const char *text)
 {
     char *end;
@@ -67,6 +75,10 @@ static int set_opt(const cli_opt *o, const char *text)
         *(const char **)o->dst = text;
         return 0;
     }
+    if (o->kind == 'l')
+        return cli_list_add(o->dst, text) < 0
+                   ? cli_error(CLI_CANNOT, o->name, "comes more than %u times", CLI_LIST_MAX)
+                   : 0;
     if (o->kind == 'u') {
         unsigned long v = strtoul(text, &end, 10);
         if (text[0] < '0' || text[0] > '9' || *end || errno || v > UINT32_MAX)

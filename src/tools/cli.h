@@ -9,11 +9,19 @@
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_CANNOT = 2 };
 
-/** One option: `--name VALUE` (kind 's' string, 'u' uint32, 'f' float) or a flag (kind 'b' bool). */
+#define CLI_LIST_MAX 30u
+/** Values of an option that may come several times. */
+typedef struct cli_list {
+    const char *v[CLI_LIST_MAX];
+    uint32_t n;
+} cli_list;
+int cli_list_add(cli_list *, const char *); /* -1 = full */
+
+/** One option: `--name VALUE` (kind 's' string, 'u' uint32, 'f' float, 'l' one more of a list) or a flag (kind 'b' bool). */
 typedef struct cli_opt {
     const char *name; /* "--tokens", or "-n" */
     char kind;
-    void *dst; /* const char **, uint32_t *, float *, bool * */
+    void *dst; /* const char **, uint32_t *, float *, cli_list *, bool * */
 } cli_opt;
 /** Parse argv[1..) into opts (ended by name NULL) and at most max_pos positional arguments. 0, or CLI_CANNOT with the error printed. */
 int cli_parse(int argc, char **argv, const cli_opt *, const char **pos, int max_pos,
@@ -44,5 +52,6 @@ int cli_bench(int argc, char **argv);
 int cli_chat(int argc, char **argv);
 int cli_node(int argc, char **argv);
 int cli_pool(int argc, char **argv);
+int cli_serve(int argc, char **argv); /* where the API is built */
 
 #endif

@@ -16,7 +16,7 @@ import sys
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SUITES = ['unit', 'golden', 'contract', 'wire', 'cli', 'lint', 'ui', 'data', 'fuzz', 'integration']
+SUITES = ['unit', 'golden', 'contract', 'wire', 'cli', 'api', 'lint', 'ui', 'data', 'fuzz', 'integration']
 # Marks beside the suite: slow and load are left out of --quick, load also of the sanitizers.
 MARKS = ['slow', 'load']
 QUICK_OUT = ['ui', 'integration', 'slow', 'load']

@@ -195,12 +195,13 @@ static void log_request(const aq_req *r, int32_t rc)
 
     aq_log(AQ_LOG_INFO, "engine",
            "request prompt_tok=%u cached_tok=%u gen_tok=%u rc=%d prefill_ms=%.1f here=%.1f "
-           "worker=%.1f net=%.1f decode_ms=%.1f here=%.1f worker=%.1f net=%.1f",
+           "worker=%.1f net=%.1f decode_ms=%.1f here=%.1f worker=%.1f net=%.1f drafts=%u right=%u",
            u->prompt_tok, u->cached_tok, u->gen_tok, (int)rc, (double)u->prompt_us / 1e3,
            rest_ms(u->prompt_us, u->prompt_worker_us, u->prompt_net_us),
            (double)u->prompt_worker_us / 1e3, (double)u->prompt_net_us / 1e3,
            (double)u->gen_us / 1e3, rest_ms(u->gen_us, u->gen_worker_us, u->gen_net_us),
-           (double)u->gen_worker_us / 1e3, (double)u->gen_net_us / 1e3);
+           (double)u->gen_worker_us / 1e3, (double)u->gen_net_us / 1e3, u->draft_tok,
+           u->draft_ok_tok);
 }
 
 void aq_req_finish(aq_req *r, int32_t rc, const aq_err *err)
@@ -495,6 +496,7 @@ int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *
         return rc;
     }
     r->n_prompt = r->log.n;
+    r->draft_rate = 1;
     r->max_tok = AQ_MIN(in->max_tok ? in->max_tok : UINT32_MAX, e->n_ctx - r->n_prompt);
     atomic_init(&r->st_prompt, r->n_prompt);
     atomic_init(&r->st_queued, 1);

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of the API.
+ *
+ *   json.c      text of an answer, written piece by piece; one error at the end
+ *   field.c     fields of a body, with errors that name them
+ *   ask.c       what the dialects have in common: sampling, limits, messages
+ *   fault.c     errors in the words of each dialect
+ *   guard.c     who may ask: keys, Host, Origin
+ *   chat.c complete.c responses.c messages.c    the dialects: a body to an ask, events to an answer
+ *   pages.c     endpoints that answer at once
+ *   listen.c    sockets, the accept loop, connections and their time limits
+ *   exchange.c  one HTTP request and its answer, streamed or whole, over libsoup
+ *   job.c       an ask under way: workers, submit, events, keep-alive, hang-up
+ *   server.c    the thread, routing, and what the window sees
+ *
+ * Dialects know nothing of HTTP and libsoup: parse() runs on a worker, all else on the server's thread. */
+#ifndef AQ_API_PRIV_H
+#define AQ_API_PRIV_H
+
+#include <libsoup/soup.h>
+
+#include "aq/api.h"
+
+#define AQ_API_BODY_BYTES (64u << 20)
+#define AQ_API_QUEUE 64u
+#define AQ_API_CONNS 1024u
+#define AQ_API_N_MAX 64u            /* answers of one ask */
+#define AQ_API_TOP_MAX 20u          /* log-probabilities of a token */
+#define AQ_API_OUT_BYTES (1u << 20) /* unsent bytes of one client before its chat waits */
+#define AQ_API_ARENA_BYTES (1u << 30)
+
+/* ---- json.c ---------------------------------------------------------------------------------- */
+
+/** Text being written; rc is the first error, after which nothing is added. */
+typedef struct aq_jw {
+    aq_bytes b;
+    int rc;
+} aq_jw;
+void aq_jw_s(aq_jw *, const char *text);
+void aq_jw_n(aq_jw *, const void *text, size_t n);
+void aq_jw_f(aq_jw *, const char *fmt, ...) AQ_PRINTF(2, 3);
+void aq_jw_q(aq_jw *, const char *text);            /* quoted; NULL is null */
+void aq_jw_qn(aq_jw *, const char *text, size_t n); /* quoted */
+void aq_jw_v(aq_jw *, const aq_json *);
+void aq_jw_num(aq_jw *, double); /* NaN and infinities are null */
+void aq_jw_clear(aq_jw *);
+static inline void aq_jw_clear_p(aq_jw *w)
+{
+    aq_jw_clear(w);
+}
+
+/* ---- fault.c --------------------------------------------------------------------------------- */
+
+typedef struct aq_fault {
+    int http;
+    const char *type;         /* OpenAI's; Anthropic's follows from http */
+    const char *code;         /* or NULL */
+    char param[96];           /* "" = none */
+    uint32_t n_prompt, n_ctx; /* of a prompt that is too long; else 0 */
+    char text[512];
+} aq_fault;
+/** Fill and return -AQ_E_INVAL. type and code are literals. */
+int aq_fault_set(aq_fault *, int http, const char *type, const char *code, const char *fmt, ...)
+    AQ_PRINTF(5, 6);
+/** 400 invalid_request_error that names a field. */
+int aq_fault_field(aq_fault *, const char *param, const char *fmt, ...) AQ_PRINTF(3, 4);
+/** What the engine said: its code decides the status. */
+int aq_fault_err(aq_fault *, int rc, const aq_err *);
+void aq_fault_put(aq_jw *, const aq_fault *, bool anthropic); /* the whole body */
+void aq_fault_put_openai(aq_jw *, const aq_fault *);          /* the object of "error" alone */
+
+/* ---- field.c --------------------------------------------------------------------------------- */
+
+/* Each gives 0 and leaves *ret alone when the field is absent or null; 1 when it was there; else -AQ_E_INVAL with the fault. */
+int aq_field_bool(const aq_json *obj, const char *key, bool *ret, aq_fault *) AQ_MUST;
+int aq_field_int(const aq_json *obj, const char *key, int64_t min, int64_t max, int64_t *ret,
+                 aq_fault *) AQ_MUST;
+int aq_field_num(const aq_json *obj, const char *key, double min, double max, float *ret,
+                 aq_fault *) AQ_MUST;
+int aq_field_str(const aq_json *obj, const char *key, const char **ret, aq_fault *) AQ_MUST;
+/** kind: AQ_JSON_ARR or AQ_JSON_OBJ. */
+int aq_field_of(const aq_json *obj, const char *key, int kind, const aq_json **ret,
+                aq_fault *) AQ_MUST;
+
+/* ---- ask.c ----------------------------------------------------------------------------------- */
+
+typedef struct aq_prompt_in { /* of /v1/completions */
+    const char *text;         /* or NULL: tok */
+    size_t n_text;
+    int32_t *tok;
+    uint32_t n_tok;
+} aq_prompt_in;
+
+/** One request, whatever dialect it came in. Strings lie in the arena. */
+typedef struct aq_ask {
+    aq_arena *arena;
+    const aq_json *body;
+    const char *model; /* as asked, or "" */
+    aq_jw messages;    /* OpenAI-shaped array, or empty */
+    aq_prompt_in *prompt;
+    uint32_t n_prompt;
+    const char *tools_json, *tool_choice, *schema_json;
+    bool one_call; /* parallel_tool_calls: false */
+    aq_sampling sampling;
+    uint32_t n, max_tok;
+    bool logprobs;
+    uint32_t n_top;
+    bool stream, usage; /* usage: a chunk of it at the end of a stream */
+    bool echo;
+    void *own; /* the dialect's, in the arena */
+} aq_ask;
+void aq_ask_clear(aq_ask *);
+/** Parse the body, which must be an object, and take its "model". */
+int aq_ask_begin(aq_ask *, const char *body, size_t n, aq_fault *) AQ_MUST;
+/** temperature, top_p, top_k, min_p, penalties, seed, logit_bias, stream. */
+int aq_ask_sampling(aq_ask *, aq_fault *) AQ_MUST;
+/** A string or an array of them under this key. */
+int aq_ask_stop(aq_ask *, const char *key, aq_fault *) AQ_MUST;
+/** A number of tokens; -1 and 0 (where zero is said to be fine) mean no limit. */
+int aq_ask_max(aq_ask *, const char *key, aq_fault *) AQ_MUST;
+void *aq_ask_alloc(aq_ask *, size_t n, aq_fault *) AQ_MUST; /* zeroed; NULL with the fault set */
+/** What the engine takes, for answer i of n. */
+void aq_ask_in(const aq_ask *, uint32_t i, aq_req_in *ret);
+
+/* ---- dialects -------------------------------------------------------------------------------- */
+
+typedef struct aq_job aq_job;
+/** One answer of a job. */
+typedef struct aq_choice {
+    aq_job *job;
+    aq_req *req;
+    atomic_bool ready; /* events may be waiting */
+    bool done;
+    int32_t reason; /* AQ_DONE_* */
+    aq_usage usage;
+    uint32_t n_reasoning_tok;
+    aq_bytes text, reasoning; /* kept when the answer is not streamed, or the dialect wants it */
+    aq_jw logprobs;           /* comma-separated entries */
+    uint32_t n_logprob;
+    uint32_t text_at; /* bytes of text sent so far */
+} aq_choice;
+
+typedef struct aq_dialect {
+    const char *path;
+    bool anthropic;
+    bool failed_in_stream; /* an overflow of a streamed request is told in the stream */
+    const char *keepalive; /* bytes; NULL: alive() */
+    int (*parse)(aq_ask *, const char *body, size_t n, aq_fault *);
+    void (*begin)(aq_job *, aq_jw *); /* a stream: before the first event */
+    void (*event)(aq_job *, aq_choice *, const aq_event *,
+                  aq_jw *); /* TEXT, REASONING, CALL_*; streamed */
+    void (*choice_end)(aq_job *, aq_choice *, aq_jw *);
+    void (*end)(aq_job *, aq_jw *);
+    void (*fail)(aq_job *, const aq_fault *, aq_jw *); /* in a stream */
+    void (*alive)(aq_job *, aq_jw *);
+    void (*whole)(aq_job *, aq_jw *); /* an answer that is not streamed */
+} aq_dialect;
+extern const aq_dialect aq_dialect_chat, aq_dialect_complete;
+
+typedef struct aq_model_ref aq_model_ref;
+typedef struct aq_xchg aq_xchg;
+/** Something for a worker's thread: run() does it there and sees to what comes after. */
+typedef struct aq_work {
+    void (*run)(struct aq_work *);
+} aq_work;
+struct aq_job {
+    aq_work work;
+    aq_api *api;
+    const aq_dialect *dialect;
+    aq_ask ask;
+    aq_model_ref *model;
+    char id[40]; /* of the answer, without a prefix */
+    int64_t created_s;
+    const char *name; /* the model as the answer tells it */
+    uint32_t n;       /* choices */
+    aq_choice *choice;
+    uint32_t n_done;
+    aq_jw out;
+    void *own; /* the dialect's, freed with the job */
+    /* job.c alone */
+    uint64_t no;
+    aq_xchg *x;
+    GBytes *body;
+    aq_fault fault;
+    int rc;
+    bool streaming, at_work; /* at_work: a worker has it */
+    atomic_bool gone, stopped;
+    int64_t start_us, sent_us;
+    char who[96], path[48];
+};
+
+/** Sums over the choices: the prompt counts once. */
+void aq_job_usage(const aq_job *, aq_usage *ret, uint32_t *ret_reasoning);
+void aq_put_timings(aq_jw *, const aq_usage *); /* the object, in llama-server's names */
+/** {"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]} */
+void aq_put_logprob(aq_jw *, const aq_model *, const aq_event *, uint32_t n_top);
+const aq_model *aq_job_model(const aq_job *);
+/** Part of /apply-template and /v1/messages/count_tokens. */
+int aq_chat_messages(aq_ask *, aq_fault *) AQ_MUST;
+
+/* ---- guard.c --------------------------------------------------------------------------------- */
+
+typedef struct aq_guard {
+    uint8_t key[AQ_API_KEYS_MAX][32]; /* SHA-256 */
+    uint32_t n_key;
+    char *host[AQ_API_NAMES_MAX];
+    uint32_t n_host;
+    char *origin[AQ_API_NAMES_MAX];
+    uint32_t n_origin;
+} aq_guard;
+int aq_guard_keys(aq_guard *, const char *const *key, uint32_t n, aq_err *) AQ_MUST;
+int aq_guard_names(aq_guard *, const aq_api_cfg *, aq_err *) AQ_MUST;
+void aq_guard_clear(aq_guard *);
+/** authorization and x_api_key: header values or NULL. True when no key is asked for. */
+bool aq_guard_key(const aq_guard *, const char *authorization, const char *x_api_key);
+/** host: "name", "name:port", "[::1]:port"; local: this side's address of the connection, without brackets, or NULL. */
+bool aq_guard_host(const aq_guard *, const char *host, const char *local);
+bool aq_guard_origin(const aq_guard *, const char *origin);
+
+/* ---- listen.c -------------------------------------------------------------------------------- */
+
+typedef struct aq_conn aq_conn;
+struct aq_conn {
+    aq_api *api;
+    aq_conn *prev, *next;
+    GSocket *socket;
+    int fd;
+    enum { AQ_CONN_IDLE, AQ_CONN_READ, AQ_CONN_BUSY } state;
+    bool used; /* had a request before */
+    int64_t since_us;
+    uint64_t body_bytes;
+    char peer[64], local[64];
+    aq_xchg *x; /* under way, or NULL */
+};
+int aq_listen_open(aq_api *, const aq_api_cfg *, aq_err *) AQ_MUST;
+void aq_listen_start(aq_api *); /* server's thread */
+void aq_listen_stop(aq_api *);
+void aq_conn_state(aq_conn *, int state);
+void aq_conn_tick(aq_api *); /* close those whose time is up */
+static inline int64_t api_us(uint32_t ms)
+{
+    return (int64_t)ms * 1000;
+}
+aq_conn *aq_conn_of(SoupServerMessage *);
+void aq_conn_cut(aq_conn *); /* both directions; libsoup then lets go */
+
+/* ---- exchange.c ------------------------------------------------------------------------------ */
+
+struct aq_xchg {
+    aq_api *api;
+    aq_conn *conn;
+    SoupServerMessage *msg;
+    GSource *hup;
+    gulong sig_finished, sig_wrote, sig_chunk, sig_body;
+    bool paused, streaming, complete;
+    uint64_t queued, written; /* body bytes */
+    int64_t moved_us;         /* when the client last took something */
+    uint64_t body_bytes;
+    void (*gone)(void *user);  /* the client left, or all is written; x is freed after it */
+    void (*moved)(void *user); /* the client took something */
+    void *user;
+    int64_t start_us;
+};
+aq_xchg *aq_xchg_new(aq_api *, aq_conn *, SoupServerMessage *);
+void aq_xchg_watch(aq_xchg *); /* from here on a hang-up is seen */
+void aq_xchg_reply(aq_xchg *, int http, const char *type, const void *body, size_t n);
+void aq_xchg_fault(aq_xchg *, const aq_fault *, bool anthropic);
+void aq_xchg_stream(aq_xchg *);          /* 200 and headers of an event stream */
+void aq_xchg_put(aq_xchg *, aq_bytes *); /* takes the bytes, leaves it empty */
+void aq_xchg_end(aq_xchg *);
+/** Answer before the body is read; one that is too large to be read away ends the connection. */
+void aq_xchg_refuse(aq_xchg *, const aq_fault *, bool anthropic);
+uint64_t aq_xchg_unsent(const aq_xchg *);
+
+/* ---- server.c, job.c ------------------------------------------------------------------------- */
+
+struct aq_model_ref {
+    atomic_uint ref;
+    aq_api_model m;
+    char *id;
+    aq_engine_info info;
+};
+aq_model_ref *aq_model_get(aq_api *); /* a reference, or NULL: none is loaded */
+void aq_model_put(aq_model_ref *);
+
+typedef struct aq_api_stats {
+    uint64_t n_request, n_failed, n_malformed_call, prompt_tok, cached_tok, gen_tok;
+    int64_t prompt_us, gen_us;
+} aq_api_stats;
+
+#define AQ_API_LISTEN_MAX 4u
+struct aq_api {
+    char *app;
+    aq_api_cfg cfg; /* numbers only; pointers are not kept */
+    uint16_t port;
+    int listen_fd[AQ_API_LISTEN_MAX];
+    uint32_t n_listen;
+    GThread *thread;
+    GMainContext *context;
+    GThreadPool *workers;
+    pthread_mutex_t mu; /* guard, model, list of jobs, log */
+    aq_guard guard;
+    aq_model_ref *model;
+    aq_job **job; /* [n_job] under way, oldest first */
+    uint32_t n_job, cap_job;
+    aq_api_log log[AQ_API_LOG_MAX];
+    uint64_t n_log;
+    uint64_t job_no;
+    /* server's thread */
+    SoupServer *soup;
+    GSource *listen_src[AQ_API_LISTEN_MAX], *listen_again, *tick, *ready;
+    aq_conn *conns;
+    uint32_t n_conn, n_linger, n_page; /* n_page: bodies that workers read for pages.c */
+    aq_api_stats stats;
+    bool stopping;
+};
+/** The first request of an ask: its exchange is watched, the rest is the job's. */
+void aq_job_start(aq_api *, aq_xchg *, const aq_dialect *, const char *path, const char *who);
+void aq_job_ready(aq_api *); /* take events of all jobs that have some */
+void aq_job_tick(aq_api *);
+void aq_job_stop_all(aq_api *);
+void aq_log_add(aq_api *, const aq_job *, int http, const aq_usage *);
+/** Endpoints that answer at once. False: no such path. */
+bool aq_page_get(aq_xchg *, const char *path);
+bool aq_page_post(aq_xchg *, const char *path);
+/** What a path takes: 1 GET, 2 POST, 0 nothing. */
+int aq_path_method(const char *path);
+const aq_dialect *aq_dialect_of(const char *path);
+void aq_api_wake(aq_api *); /* any thread: aq_job_ready() soon */
+
+#endif

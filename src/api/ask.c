@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the dialects have in common: a body is parsed into an arena, and its sampling and limits become the engine's. Unknown
+ * fields are ignored; a field of another type than it can have is refused by name. A worker's thread. */
+#include <math.h>
+#include <stdio.h>
+
+#include "api-priv.h"
+
+void aq_ask_clear(aq_ask *a)
+{
+    aq_jw_clear(&a->messages);
+    aq_arena_free(a->arena);
+    *a = (aq_ask){0};
+}
+
+void *aq_ask_alloc(aq_ask *a, size_t n, aq_fault *f)
+{
+    void *p = aq_arena_alloc(a->arena, n ? n : 1);
+
+    if (!p)
+        aq_fault_set(f, 503, "unavailable_error", NULL, "there is no memory for this request");
+    return p;
+}
+
+int aq_ask_begin(aq_ask *a, const char *body, size_t n, aq_fault *f)
+{
+    aq_err err = {0};
+
+    if (!(a->arena = aq_arena_new(AQ_API_ARENA_BYTES)))
+        return aq_fault_set(f, 503, "unavailable_error", NULL, "there is no memory for a request");
+    int rc = aq_json_parse(a->arena, body, n, &a->body, &err);
+    if (rc < 0 && rc != -AQ_E_NOMEM)
+        return aq_fault_set(f, 400, "invalid_request_error", NULL,
+                            "the body is not the JSON of one object: %s", err.text);
+    if (rc < 0)
+        return aq_fault_err(f, rc, &err);
+    if (a->body->kind != AQ_JSON_OBJ)
+        return aq_fault_set(f, 400, "invalid_request_error", NULL,
+                            "the body must be a JSON object");
+    /* what the window's chats are sampled with: a model gives the same kind of answer here and there */
+    a->sampling = (aq_sampling){
+        .temp = 0.7f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1};
+    a->n = 1;
+    a->model = "";
+    rc = aq_field_str(a->body, "model", &a->model, f);
+    return rc < 0 ? rc : 0;
+}
+
+static int bias_one(aq_bias *ret, double tok, double bias, aq_fault *f)
+{
+    if (!(tok >= 0 && tok <= INT32_MAX && tok == floor(tok)))
+        return aq_fault_field(f, "logit_bias", "'logit_bias' has a key that is no token id");
+    if (!(bias >= -100 && bias <= 100))
+        return aq_fault_field(f, "logit_bias", "'logit_bias' has a value outside -100 to 100");
+    /* -100 bans a token, as clients expect */
+    *ret = (aq_bias){.tok = (int32_t)tok, .bias = bias <= -100 ? -1000.0f : (float)bias};
+    return 0;
+}
+
+/* {"50256": -100}, or [[50256, -100], …] with false for a ban. */
+static int read_bias(aq_ask *a, aq_fault *f)
+{
+    const aq_json *v = aq_json_get(a->body, "logit_bias");
+    uint32_t n = 0;
+
+    if (!v || v->kind == AQ_JSON_NULL ||
+        ((v->kind == AQ_JSON_OBJ || v->kind == AQ_JSON_ARR) && !v->n))
+        return 0;
+    if (v->kind != AQ_JSON_OBJ && v->kind != AQ_JSON_ARR)
+        return aq_fault_field(f, "logit_bias", "'logit_bias' must be an object");
+    if (v->n > AQ_BIAS_MAX)
+        return aq_fault_field(f, "logit_bias", "'logit_bias' has %u tokens, at most %u are allowed",
+                              v->n, AQ_BIAS_MAX);
+    aq_bias *b = aq_ask_alloc(a, v->n * sizeof *b, f);
+    if (!b)
+        return -AQ_E_NOMEM;
+    for (const aq_json *e = v->item; e; e = e->next, n++) {
+        const aq_json *tok = NULL, *val = e;
+        char *end = NULL;
+        double id = -1;
+        if (v->kind == AQ_JSON_OBJ) {
+            id = e->key_n && e->key_n < 12 ? (double)g_ascii_strtoll(e->key, &end, 10) : -1;
+            if (!end || *end)
+                id = -1;
+        } else if (e->kind == AQ_JSON_ARR && e->n == 2) {
+            tok = e->item;
+            val = tok->next;
+            id = tok->kind == AQ_JSON_INT ? (double)tok->i : -1;
+        }
+        double bias = val->kind == AQ_JSON_INT     ? (double)val->i
+                      : val->kind == AQ_JSON_NUM   ? val->num
+                      : val->kind == AQ_JSON_FALSE ? -100
+                                                   : NAN;
+        int rc = bias_one(&b[n], id, bias, f);
+        if (rc < 0)
+            return rc;
+    }
+    a->sampling.bias = b;
+    a->sampling.n_bias = n;
+    return 0;
+}
+
+int aq_ask_sampling(aq_ask *a, aq_fault *f)
+{
+    const aq_json *b = a->body;
+    aq_sampling *s = &a->sampling;
+    int64_t i = 0;
+    int rc = aq_field_num(b, "temperature", 0, 2, &s->temp, f);
+
+    rc = rc < 0 ? rc : aq_field_num(b, "top_p", 0, 1, &s->top_p, f);
+    if (rc == 1 &&
+        s->top_p <= 0) { /* the engine takes 0 for off; clients mean: the best token alone */
+        s->top_p = 1;
+        s->top_k = 1;
+    }
+    rc = rc < 0 ? rc : aq_field_int(b, "top_k", -1, INT32_MAX, &i, f);
+    if (rc == 1)
+        s->top_k = (int32_t)AQ_MAX(i, 0);
+    rc = rc < 0 ? rc : aq_field_num(b, "min_p", 0, 1, &s->min_p, f);
+    rc = rc < 0 ? rc : aq_field_num(b, "frequency_penalty", -2, 2, &s->frequency_penalty, f);
+    rc = rc < 0 ? rc : aq_field_num(b, "presence_penalty", -2, 2, &s->presence_penalty, f);
+    rc = rc < 0 ? rc : aq_field_num(b, "repeat_penalty", 0, 10, &s->repeat_penalty, f);
+    rc = rc < 0 ? rc : aq_field_int(b, "seed", INT64_MIN, INT64_MAX, &i, f);
+    if (rc == 1 && i != -1) /* -1: drawn, as some clients write it */
+        s->seed =
+            i ? (uint64_t)i : 1ull << 63; /* the engine's 0 means drawn; a client's does not */
+    rc = rc < 0 ? rc : aq_field_bool(b, "ignore_eos", &s->ignore_eog, f);
+    rc = rc < 0 ? rc : aq_field_bool(b, "stream", &a->stream, f);
+    return rc < 0 ? rc : read_bias(a, f);
+}
+
+static int stop_one(const char *key, const aq_json *v, const char **ret, aq_fault *f)
+{
+    if (v->kind != AQ_JSON_STR)
+        return aq_fault_field(f, key, "'%s' must be a string or an array of strings", key);
+    if (!v->n || v->n > AQ_STOP_BYTES_MAX || strlen(v->str) != v->n)
+        return aq_fault_field(f, key,
+                              "'%s' has a text of %u bytes; 1 to %u are allowed, without U+0000",
+                              key, v->n, AQ_STOP_BYTES_MAX);
+    *ret = v->str;
+    return 0;
+}
+
+int aq_ask_stop(aq_ask *a, const char *key, aq_fault *f)
+{
+    const aq_json *v = aq_json_get(a->body, key);
+    int rc = 0;
+
+    if (!v || v->kind == AQ_JSON_NULL || (v->kind == AQ_JSON_ARR && !v->n))
+        return 0;
+    uint32_t n = v->kind == AQ_JSON_ARR ? v->n : 1;
+    if (n > AQ_STOP_MAX)
+        return aq_fault_field(f, key, "'%s' has %u texts, at most %u are allowed", key, n,
+                              AQ_STOP_MAX);
+    const char **stop = aq_ask_alloc(a, n * sizeof *stop, f);
+    if (!stop)
+        return -AQ_E_NOMEM;
+    if (v->kind == AQ_JSON_ARR) {
+        n = 0;
+        for (const aq_json *e = v->item; e && rc >= 0; e = e->next)
+            rc = stop_one(key, e, &stop[n++], f);
+    } else {
+        rc = stop_one(key, v, &stop[0], f);
+    }
+    if (rc < 0)
+        return rc;
+    a->sampling.stop = stop;
+    a->sampling.n_stop = n;
+    return 0;
+}
+
+int aq_ask_max(aq_ask *a, const char *key, aq_fault *f)
+{
+    int64_t i = 0;
+    int rc = aq_field_int(a->body, key, -1, INT64_MAX, &i, f);
+
+    if (rc < 1)
+        return rc;
+    if (!i)
+        return aq_fault_field(f, key, "'%s' is 0; it can be 1 or more, or -1 for no limit", key);
+    a->max_tok = i < 0 ? 0 : (uint32_t)AQ_MIN(i, (int64_t)AQ_CTX_MAX);
+    return 1;
+}
+
+void aq_ask_in(const aq_ask *a, uint32_t i, aq_req_in *ret)
+{
+    *ret = (aq_req_in){.sampling = a->sampling, .max_tok = a->max_tok, .tools_json = a->tools_json};
+    if (ret->sampling.seed) /* several answers differ, and each can be had again */
+        ret->sampling.seed += i % a->n;
+    if (!ret->sampling.seed && a->sampling.seed)
+        ret->sampling.seed = 1;
+    if (a->logprobs)
+        ret->n_logprobs = AQ_MAX(a->n_top, 1u);
+    ret->schema_json = a->schema_json;
+    if (!a->n_prompt) {
+        ret->messages_json = (const char *)a->messages.b.p; /* ends in NUL: see aq_chat_messages */
+        return;
+    }
+    ret->tok = a->prompt[i / a->n].tok;
+    ret->n_tok = a->prompt[i / a->n].n_tok;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* /v1/chat/completions: OpenAI's chat.
+ *
+ *   stream   data: {"id":…,"object":"chat.completion.chunk",…,"choices":[{"index":0,"delta":{…},"finish_reason":null}]}
+ *            first each choice's role, then its text; reasoning apart, in reasoning_content; then its finish_reason;
+ *            with stream_options.include_usage one chunk without choices and with usage; then data: [DONE]
+ *   sign of life   a comment line with no empty line after it, which some clients would take for an event
+ *
+ * parse: a worker. All else: the server's thread. */
+#include "api-priv.h"
+
+static bool is_system(const aq_json *m)
+{
+    const char *role = aq_json_str(m, "role");
+
+    return role && (!strcmp(role, "system") || !strcmp(role, "developer"));
+}
+
+/* The leading system messages as one: templates take one at the beginning. */
+static void put_leading(aq_jw *w, const aq_json *m, uint32_t n)
+{
+    aq_jw_s(w, "{\"role\":\"system\",\"content\":[");
+    bool first = true;
+    for (uint32_t i = 0; i < n; i++, m = m->next) {
+        const aq_json *c = aq_json_get(m, "content");
+        if (c && c->kind == AQ_JSON_STR) {
+            aq_jw_s(w, first ? "{\"type\":\"text\",\"text\":" : ",{\"type\":\"text\",\"text\":");
+            aq_jw_v(w, c);
+            aq_jw_s(w, "}");
+            first = false;
+        }
+        for (const aq_json *p = c && c->kind == AQ_JSON_ARR && c->n ? c->item : NULL; p;
+             p = p->next) {
+            aq_jw_s(w, first ? "" : ",");
+            aq_jw_v(w, p);
+            first = false;
+        }
+    }
+    aq_jw_s(w, "]}");
+}
+
+int aq_chat_messages(aq_ask *a, aq_fault *f)
+{
+    const aq_json *v = NULL, *m;
+    uint32_t lead = 0;
+    int rc = aq_field_of(a->body, "messages", AQ_JSON_ARR, &v, f);
+
+    if (rc < 0)
+        return rc;
+    if (!rc || !v->n)
+        return aq_fault_field(f, "messages",
+                              "'messages' must be an array with at least one message");
+    for (m = v->item; m && is_system(m); m = m->next) {
+        const aq_json *c = aq_json_get(m, "content");
+        if (!c || (c->kind != AQ_JSON_STR && c->kind != AQ_JSON_ARR))
+            break; /* the engine says what is wrong */
+        lead++;
+    }
+    aq_jw_s(&a->messages, "[");
+    m = v->item;
+    if (lead > 1) {
+        put_leading(&a->messages, m, lead);
+        for (uint32_t i = 0; i < lead; i++)
+            m = m->next;
+        if (m)
+            aq_jw_s(&a->messages, ",");
+    }
+    for (; m; m = m->next) {
+        aq_jw_v(&a->messages, m);
+        if (m->next)
+            aq_jw_s(&a->messages, ",");
+    }
+    aq_jw_n(&a->messages, "]", 2); /* with its NUL */
+    return a->messages.rc < 0 ? aq_fault_err(f, a->messages.rc, NULL) : 0;
+}
+
+/* "response_format": text, or the schema of the answer. */
+static int response_format(aq_ask *a, aq_fault *f)
+{
+    const aq_json *v = NULL;
+    int rc = aq_field_of(a->body, "response_format", AQ_JSON_OBJ, &v, f);
+
+    if (rc < 1)
+        return rc;
+    const char *type = aq_json_str(v, "type");
+    if (type && !strcmp(type, "text"))
+        return 0;
+    return aq_fault_field(f, "response_format",
+                          "'response_format' can only be text: answers bound to a schema are not "
+                          "supported yet");
+}
+
+static int tools(aq_ask *a, aq_fault *f)
+{
+    const aq_json *v = NULL;
+    int rc = aq_field_of(a->body, "tools", AQ_JSON_ARR, &v, f);
+
+    if (rc < 1 || !v->n)
+        return rc < 0 ? rc : 0;
+    const char *choice = aq_json_str(a->body, "tool_choice");
+    if (choice && !strcmp(choice, "none"))
+        return 0;
+    return aq_fault_field(f, "tools", "'tools' are not supported yet: leave them out");
+}
+
+static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
+{
+    const aq_json *opt = NULL;
+    int64_t i = 0;
+    int rc = aq_ask_begin(a, body, n, f);
+
+    rc = rc < 0 ? rc : aq_chat_messages(a, f);
+    rc = rc < 0 ? rc : aq_ask_sampling(a, f);
+    rc = rc < 0 ? rc : aq_ask_stop(a, "stop", f);
+    rc = rc < 0 ? rc : aq_ask_max(a, "max_tokens", f);
+    rc = rc < 0 ? rc : aq_ask_max(a, "max_completion_tokens", f);
+    rc = rc < 0 ? rc : aq_field_int(a->body, "n", 1, AQ_API_N_MAX, &i, f);
+    if (rc == 1)
+        a->n = (uint32_t)i;
+    rc = rc < 0 ? rc : aq_field_bool(a->body, "logprobs", &a->logprobs, f);
+    rc = rc < 0 ? rc : aq_field_int(a->body, "top_logprobs", 0, AQ_API_TOP_MAX, &i, f);
+    if (rc == 1) {
+        if (!a->logprobs)
+            return aq_fault_field(f, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
+        a->n_top = (uint32_t)i;
+    }
+    rc = rc < 0 ? rc : aq_field_of(a->body, "stream_options", AQ_JSON_OBJ, &opt, f);
+    if (rc == 1)
+        rc = aq_field_bool(opt, "include_usage", &a->usage, f);
+    rc = rc < 0 ? rc : response_format(a, f);
+    return rc < 0 ? rc : tools(a, f);
+}
+
+static const char *finish(int32_t reason)
+{
+    return reason == AQ_DONE_LENGTH ? "length" : reason == AQ_DONE_CALLS ? "tool_calls" : "stop";
+}
+
+/* ---- streamed -------------------------------------------------------------------------------- */
+
+static void head(const aq_job *j, aq_jw *w)
+{
+    aq_jw_s(w, "data: {\"id\":\"chatcmpl-");
+    aq_jw_s(w, j->id);
+    aq_jw_f(w, "\",\"object\":\"chat.completion.chunk\",\"created\":%lld,\"model\":",
+            (long long)j->created_s);
+    aq_jw_q(w, j->name);
+    aq_jw_s(w, ",\"choices\":[");
+}
+
+static void chunk(const aq_job *j, const aq_choice *c, aq_jw *w)
+{
+    head(j, w);
+    aq_jw_f(w, "{\"index\":%u,\"delta\":", (unsigned)(c - j->choice));
+}
+
+static void begin(aq_job *j, aq_jw *w)
+{
+    for (uint32_t i = 0; i < j->n; i++) {
+        chunk(j, &j->choice[i], w);
+        aq_jw_s(w, "{\"role\":\"assistant\",\"content\":null},\"finish_reason\":null}]");
+        aq_jw_s(w, j->ask.usage ? ",\"usage\":null}\n\n" : "}\n\n");
+    }
+}
+
+static void event(aq_job *j, aq_choice *c, const aq_event *ev, aq_jw *w)
+{
+    bool lp = j->ask.logprobs && ev->n_top;
+
+    if (!ev->n_bytes && !lp)
+        return;
+    if (ev->kind != AQ_EV_TEXT && ev->kind != AQ_EV_REASONING)
+        return;
+    chunk(j, c, w);
+    aq_jw_s(w, ev->kind == AQ_EV_TEXT ? "{\"content\":" : "{\"reasoning_content\":");
+    aq_jw_qn(w, ev->bytes, ev->n_bytes);
+    aq_jw_s(w, "}");
+    if (lp) {
+        aq_jw_s(w, ",\"logprobs\":{\"content\":[");
+        aq_put_logprob(w, aq_job_model(j), ev, j->ask.n_top);
+        aq_jw_s(w, "],\"refusal\":null}");
+    }
+    aq_jw_s(w, ",\"finish_reason\":null}]");
+    aq_jw_s(w, j->ask.usage ? ",\"usage\":null}\n\n" : "}\n\n");
+}
+
+static void put_usage(const aq_job *j, aq_jw *w)
+{
+    aq_usage u;
+    uint32_t think;
+
+    aq_job_usage(j, &u, &think);
+    aq_jw_f(w,
+            "\"usage\":{\"prompt_tokens\":%u,\"completion_tokens\":%u,\"total_tokens\":%u,"
+            "\"prompt_tokens_details\":{\"cached_tokens\":%u},"
+            "\"completion_tokens_details\":{\"reasoning_tokens\":%u}},\"timings\":",
+            u.prompt_tok, u.gen_tok, u.prompt_tok + u.gen_tok, u.cached_tok, think);
+    aq_put_timings(w, &u);
+}
+
+static void choice_end(aq_job *j, aq_choice *c, aq_jw *w)
+{
+    chunk(j, c, w);
+    aq_jw_f(w, "{},\"finish_reason\":\"%s\"}]", finish(c->reason));
+    if (j->ask.usage) {
+        aq_jw_s(w, ",\"usage\":null");
+    } else if (j->n_done == j->n) { /* the last one */
+        aq_usage u;
+        aq_job_usage(j, &u, NULL);
+        aq_jw_s(w, ",\"timings\":");
+        aq_put_timings(w, &u);
+    }
+    aq_jw_s(w, "}\n\n");
+}
+
+static void end(aq_job *j, aq_jw *w)
+{
+    if (j->ask.usage) {
+        head(j, w);
+        aq_jw_s(w, "],");
+        put_usage(j, w);
+        aq_jw_s(w, "}\n\n");
+    }
+    aq_jw_s(w, "data: [DONE]\n\n");
+}
+
+static void fail(aq_job *j, const aq_fault *f, aq_jw *w)
+{
+    (void)j;
+    aq_jw_s(w, "data: ");
+    aq_fault_put(w, f, false);
+    aq_jw_s(w, "\n\n");
+}
+
+/* ---- whole ----------------------------------------------------------------------------------- */
+
+static void put_choice(const aq_job *j, const aq_choice *c, aq_jw *w)
+{
+    aq_jw_f(w, "{\"index\":%u,\"message\":{\"role\":\"assistant\",\"content\":",
+            (unsigned)(c - j->choice));
+    aq_jw_qn(w, (const char *)c->text.p, c->text.n);
+    aq_jw_s(w, ",\"refusal\":null");
+    if (c->reasoning.n) {
+        aq_jw_s(w, ",\"reasoning_content\":");
+        aq_jw_qn(w, (const char *)c->reasoning.p, c->reasoning.n);
+    }
+    aq_jw_s(w, "},\"logprobs\":");
+    if (j->ask.logprobs) {
+        aq_jw_s(w, "{\"content\":[");
+        aq_jw_n(w, c->logprobs.b.p, c->logprobs.b.n);
+        aq_jw_s(w, "],\"refusal\":null}");
+    } else {
+        aq_jw_s(w, "null");
+    }
+    aq_jw_f(w, ",\"finish_reason\":\"%s\"}", finish(c->reason));
+}
+
+static void whole(aq_job *j, aq_jw *w)
+{
+    aq_jw_s(w, "{\"id\":\"chatcmpl-");
+    aq_jw_s(w, j->id);
+    aq_jw_f(w, "\",\"object\":\"chat.completion\",\"created\":%lld,\"model\":",
+            (long long)j->created_s);
+    aq_jw_q(w, j->name);
+    aq_jw_s(w, ",\"choices\":[");
+    for (uint32_t i = 0; i < j->n; i++) {
+        aq_jw_s(w, i ? "," : "");
+        put_choice(j, &j->choice[i], w);
+    }
+    aq_jw_s(w, "],");
+    put_usage(j, w);
+    aq_jw_s(w, "}");
+}
+
+const aq_dialect aq_dialect_chat = {
+    .path = "/v1/chat/completions",
+    .keepalive = ": still here\n",
+    .parse = parse,
+    .begin = begin,
+    .event = event,
+    .choice_end = choice_end,
+    .end = end,
+    .fail = fail,
+    .whole = whole,
+};
