@@ -24,6 +24,7 @@ void aq_hub_unref(aq_hub *h)
     pthread_mutex_destroy(&h->mu);
     pthread_cond_destroy(&h->work);
     pthread_cond_destroy(&h->swap);
+    aq_tok_order_free(h->order);
     free(h);
 }
 

@@ -25,6 +25,7 @@
 
 #include "backend-priv.h"
 #include "chat-priv.h"
+#include "gram-priv.h"
 #include "model-priv.h"
 #include "sampler-priv.h"
 #include "stage-priv.h"
@@ -79,6 +80,7 @@ struct aq_hub {
     aq_req *new_first, *new_last;
     uint32_t n_waiting;
     aq_wnd *done_first, *done_last;
+    aq_tok_order *order; /* made with the first answer that is held to a form; then for good */
     aq_stage *stage[AQ_STAGES_MAX]; /* written, and read without the lock, by the step thread */
     uint32_t n_stage, epoch;
     /* under way at each stage, oldest first */
@@ -115,6 +117,7 @@ struct aq_req {
     uint32_t stop_n[AQ_STOP_MAX], n_stop;
     aq_detok detok;
     aq_toolparse *parse; /* NULL: the prompt came as tokens, all is content */
+    aq_guide *guide;     /* NULL: any answer will do */
     bool one_call;
     uint64_t id_seed; /* of the calls' ids */
     aq_bytes held;    /* characters that may still become a stop string */

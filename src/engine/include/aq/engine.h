@@ -370,9 +370,7 @@ enum {
 typedef struct aq_req_in { /* copied by aq_submit */
     /** An OpenAI-shaped array, strict, order kept. Roles: system, developer (read as system), user, assistant, tool. content: a
      * text, or parts of type text (joined by newlines); for assistant also null. tool_calls: arguments as JSON text or object.
-     * reasoning_content: earlier thinking, shown to the model where its template has a place for it. An assistant message may
-     * carry `raw`: the text that was sampled, which then stands for its rendering. Answers of this engine need none: it knows
-     * them by the ids of their calls, or else by their content, and reads them as the tokens they were. */
+     * reasoning_content: earlier thinking, shown to the model where its template has a place for it. */
     const char *messages_json;
     const char
         *tools_json; /* OpenAI-shaped array [{"type":"function","function":{…}}]; NULL = none */
@@ -436,8 +434,9 @@ typedef struct aq_event {
 } aq_event;
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
  * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text;
- * what of a schema is not supported, by its place; calls with a model whose template knows none; today
- * any schema, REQUIRED and NAMED), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
+ * what of a
+ * schema is not supported, by its place and name; under AUTO a tool's schema that is not supported only lets its calls go unchecked,
+ * with a line in the log), LIMIT (a chat too long for the context: both numbers; a schema too large), NOMEM, BUSY (queue full),
  * CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;
