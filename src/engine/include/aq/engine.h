@@ -309,6 +309,11 @@ typedef struct aq_engine_cfg {
      * same with and without, sampled ones too. It pays where a window of a few rows takes little longer than one of a single
      * row; a chat whose guesses are mostly wrong pauses them. */
     uint32_t n_draft;
+    /* Folder (made if need be) and bytes for chats whose pages are needed, and for all when the engine ends: a later request that
+     * begins like one is spared the reading. NULL or 0 = none. Files that are damaged or not of this model are passed over. Only
+     * where all layers are in this process. */
+    const char *park_dir;
+    uint64_t park_bytes;
 } aq_engine_cfg;
 #define AQ_DRAFT_MAX 7u
 /** Load and start. Blocks while loading: not for a thread that must answer. Errors: NOMEM (both numbers named), IO, CANCELLED,
@@ -335,7 +340,9 @@ typedef struct aq_engine_stats {
     uint32_t
         paused; /* 1 = a stage is lost: chats keep what they have and wait for aq_engine_set_stages */
     uint64_t n_window, rows_read, rows_gen; /* since start */
-    uint64_t here_us;                       /* since start: this PC's layers at work */
+    uint32_t n_disk; /* chats of this model in the folder for parked ones, and the folder's bytes */
+    uint64_t disk_bytes;
+    uint64_t here_us; /* since start: this PC's layers at work */
 } aq_engine_stats;
 void aq_engine_get_stats(const aq_engine *, aq_engine_stats *ret);
 
