@@ -418,7 +418,7 @@ static void fault_of_submit(aq_job *j, const aq_req_in *in, int rc, const aq_err
     aq_fault_err(&j->fault, rc, err);
     if (rc == -AQ_E_LIMIT) {
         uint32_t n = in->messages_json ? 0 : in->n_tok;
-        if (in->messages_json && aq_prompt(j->model->m.engine, in, &toks, NULL, &no) >= 0)
+        if (in->messages_json && aq_chat_prompt(j->model->m.model, in, NULL, &toks, &no) >= 0)
             n = toks.n;
         if (n >= n_ctx) {
             j->fault.code = "context_length_exceeded";

@@ -358,7 +358,7 @@ static int apply_template(page *p, aq_ask *a, aq_jw *w, aq_fault *f)
     if (rc < 0)
         return rc;
     aq_ask_in(a, 0, &in);
-    if ((rc = aq_prompt(p->model->m.engine, &in, NULL, &text, &err)) < 0) {
+    if ((rc = aq_chat_prompt(p->model->m.model, &in, &text, NULL, &err)) < 0) {
         rc = aq_fault_err(f, rc, &err);
         snprintf(f->param, sizeof f->param, "messages");
         return rc;
@@ -379,7 +379,7 @@ static int count_tokens(page *p, aq_ask *a, aq_jw *w, aq_fault *f)
     if (rc < 0)
         return rc;
     aq_ask_in(a, 0, &in);
-    if ((rc = aq_prompt(p->model->m.engine, &in, &toks, NULL, &err)) < 0)
+    if ((rc = aq_chat_prompt(p->model->m.model, &in, NULL, &toks, &err)) < 0)
         return aq_fault_err(f, rc, &err);
     aq_jw_f(w, "{\"input_tokens\":%u}", toks.n);
     return 0;

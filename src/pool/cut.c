@@ -44,6 +44,7 @@ typedef struct asking {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t cond;
     bool has, closed;
+    int64_t sent_us;
     aq_peer_mem mem;
     aq_err why;
 } asking;
@@ -55,6 +56,7 @@ static void open_cb(void *user, aq_link *link)
 
     pthread_mutex_lock(&a->lock);
     memcpy(a->mem.name, aq_link_peer(link)->name, sizeof a->mem.name);
+    a->sent_us = aq_now_us();
     pthread_mutex_unlock(&a->lock);
     if (aq_link_send(link, AQ_T_STATS, 0, "", 0, NULL, &err) < 0)
         aq_link_close(link, "shutdown");
@@ -64,6 +66,7 @@ static int frame_cb(void *user, aq_link *link, const aq_hdr *h, const uint8_t *p
 {
     asking *a = user;
     uint64_t idle = 0, held = 0;
+    char who[AQ_NAME_MAX + 1] = "";
     aq_kv kv;
 
     (void)link;
@@ -72,10 +75,13 @@ static int frame_cb(void *user, aq_link *link, const aq_hdr *h, const uint8_t *p
     int rc = aq_kv_parse(payload, h->length, &kv, err);
     rc = rc < 0 ? rc : aq_kv_u64(&kv, "mem_free", true, 1ull << 60, &idle, err);
     rc = rc < 0 ? rc : aq_kv_u64(&kv, "mem_held", false, 1ull << 60, &held, err);
+    rc = rc < 0 ? rc : aq_kv_text(&kv, "who_name", false, who, sizeof who, err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&a->lock);
     a->mem.bytes = idle + held;
+    a->mem.rtt_us = aq_now_us() - a->sent_us;
+    memcpy(a->mem.works_for, who, sizeof who);
     a->has = true;
     pthread_cond_signal(&a->cond);
     pthread_mutex_unlock(&a->lock);

@@ -21,17 +21,19 @@ typedef struct known {
 } known;
 
 struct aq_finder {
-    char **dir;
+    char **dir, *prints;
     uint32_t n_dir;
     known *known;
     uint32_t n_known, cap_known;
 };
 
-int aq_finder_new(const char *const *dir, uint32_t n, aq_finder **ret, aq_err *err)
+int aq_finder_new(const char *const *dir, uint32_t n, const char *prints, aq_finder **ret,
+                  aq_err *err)
 {
     AQ_AUTO(aq_finder_free) aq_finder *f = calloc(1, sizeof *f);
 
-    if (!f || !(f->dir = calloc(n + 1u, sizeof *f->dir)))
+    if (!f || !(f->dir = calloc(n + 1u, sizeof *f->dir)) ||
+        (prints && !(f->prints = strdup(prints))))
         return aq_fail(err, AQ_E_NOMEM, "no memory to look for models");
     for (; f->n_dir < n; f->n_dir++)
         if (!(f->dir[f->n_dir] = strdup(dir[f->n_dir])))
@@ -47,6 +49,7 @@ void aq_finder_free(aq_finder *f)
     for (uint32_t i = 0; i < f->n_dir; i++)
         free(f->dir[i]);
     free(f->dir);
+    free(f->prints);
     free(f->known);
     free(f);
 }
@@ -118,7 +121,7 @@ static int look(search *s, const char *path, bool named, aq_err *err)
         return 0;
     int rc = aq_model_open(s->rt, path, 0, &m, &src, err);
     if (rc >= 0 && !k)
-        rc = aq_model_fingerprint(m, &src, fp, err);
+        rc = aq_prints_get(s->f->prints, m, &src, fp, err);
     if (!k && (rc >= 0 || rc == -AQ_E_FORMAT || rc == -AQ_E_UNSUPPORTED)) {
         if (remember(s->f, &st, rc >= 0, fp) < 0)
             rc = aq_fail(err, AQ_E_NOMEM, "no memory to look for models");

@@ -9,6 +9,8 @@
 #include <time.h>
 
 struct aq_node {
+    aq_accept_fn pair; /* takes callers that want to be paired; NULL = nobody does */
+    void *pair_user;
     aq_net *net;
     aq_worker *worker;
     aq_listener *listener;
@@ -16,10 +18,20 @@ struct aq_node {
 
 static int accept_cb(void *user, aq_link *link, aq_link_cb *ret_cb, aq_err *err)
 {
-    return aq_worker_accept(user, link, ret_cb, err);
+    aq_node *n = user;
+
+    if (n->pair && aq_link_purpose(link) == AQ_FOR_PAIR)
+        return n->pair(n->pair_user, link, ret_cb, err);
+    return aq_worker_accept(n->worker, link, ret_cb, err);
 }
 
 int aq_node_new(const aq_node_cfg *cfg, aq_node **ret, aq_err *err)
+{
+    return aq_node_new_pairing(cfg, NULL, NULL, ret, err);
+}
+
+int aq_node_new_pairing(const aq_node_cfg *cfg, aq_accept_fn pair, void *user, aq_node **ret,
+                        aq_err *err)
 {
     AQ_AUTO(aq_node_free) aq_node *n = calloc(1, sizeof *n);
     struct sockaddr_storage addr[AQ_ADDRS_MAX];
@@ -27,6 +39,8 @@ int aq_node_new(const aq_node_cfg *cfg, aq_node **ret, aq_err *err)
 
     if (!n)
         return aq_fail(err, AQ_E_NOMEM, "no memory for a node");
+    n->pair = pair;
+    n->pair_user = user;
     uint32_t n_addr = cfg->n_bind ? cfg->n_bind : aq_addr_own(cfg->port, addr);
     if (!n_addr || n_addr > AQ_ADDRS_MAX)
         return aq_fail(err, AQ_E_INVAL, "there are %u addresses to listen on, 1 to %u are possible",
@@ -37,14 +51,14 @@ int aq_node_new(const aq_node_cfg *cfg, aq_node **ret, aq_err *err)
     if ((rc = aq_net_new(cfg->trust, cfg->app, AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16, &n->net,
                          err)) < 0)
         return rc;
-    aq_net_set_open(n->net, false, cfg->join);
+    aq_net_set_open(n->net, pair != NULL, cfg->join);
     aq_worker_cfg wc = {.rt = cfg->rt,
                         .trust = cfg->trust,
                         .backend = cfg->backend,
                         .dir = cfg->dir,
                         .n_dir = cfg->n_dir};
     if ((rc = aq_worker_new(&wc, &n->worker, err)) < 0 ||
-        (rc = aq_listener_new(n->net, addr, n_addr, accept_cb, n->worker, &n->listener, err)) < 0)
+        (rc = aq_listener_new(n->net, addr, n_addr, accept_cb, n, &n->listener, err)) < 0)
         return rc;
     *ret = AQ_STEAL(n);
     return 0;
@@ -58,6 +72,11 @@ void aq_node_free(aq_node *n)
     aq_worker_free(n->worker);
     aq_net_free(n->net);
     free(n);
+}
+
+aq_net *aq_node_net(const aq_node *n)
+{
+    return n->net;
 }
 
 uint16_t aq_node_port(const aq_node *n)

@@ -13,14 +13,24 @@
 
 /** Folders and what is known of the files in them. One thread at a time. */
 typedef struct aq_finder aq_finder;
-/** dir: folders (two levels are searched) or single files; copied. */
-int aq_finder_new(const char *const *dir, uint32_t n, aq_finder **ret, aq_err *) AQ_MUST;
+/** dir: folders (two levels are searched) or single files. prints: folder that keeps fingerprints
+ * (prints.c), NULL = none. Both are copied. */
+int aq_finder_new(const char *const *dir, uint32_t n, const char *prints, aq_finder **ret,
+                  aq_err *) AQ_MUST;
 void aq_finder_free(aq_finder *);
 AQ_CLEANUP_FUNC(aq_finder *, aq_finder_free)
 /** Open the model with this fingerprint. MISMATCH when no file has it. Fingerprints are remembered
  * by inode, size and time, so that a file is read once. */
 int aq_finder_open(aq_finder *, aq_rt *, const uint8_t fp[32], aq_model **ret, aq_wsrc *ret_src,
                    aq_err *) AQ_MUST;
+
+/* ---- prints.c: fingerprints kept across runs -------------------------------------------------- */
+
+#define AQ_PRINTS_MAX 1024u /* models; the oldest is forgotten */
+/** The fingerprint of an open model: as it is kept in folder dir (NULL: nowhere), else made by reading
+ * the edges of every tensor, and kept. Errors as of aq_model_fingerprint. */
+int aq_prints_get(const char *dir, const aq_model *, const aq_wsrc *, uint8_t ret[32],
+                  aq_err *) AQ_MUST;
 
 /* ---- backoff.c ------------------------------------------------------------------------------- */
 
@@ -46,6 +56,10 @@ typedef struct aq_worker_cfg {
     const char *backend; /* NULL = the best */
     const char *const *dir;
     uint32_t n_dir;
+    /* Benches and tests: makes the stage instead of aq_stage_local; it must have vt->work. NULL = no */
+    int (*make)(void *user, const aq_model *, const aq_state_cfg *, uint32_t l0, uint32_t l1,
+                aq_stage **ret, aq_err *);
+    void *user;
 } aq_worker_cfg;
 /** Starts the thread that loads and computes. */
 int aq_worker_new(const aq_worker_cfg *, aq_worker **ret, aq_err *) AQ_MUST;
@@ -82,12 +96,30 @@ int aq_cut_choose(const aq_model_info *, const aq_state_cfg *, uint64_t here_byt
 
 typedef struct aq_peer_mem {
     uint64_t bytes; /* free, or held by layers that it gives back */
+    int64_t rtt_us; /* of the question */
     char name[AQ_NAME_MAX + 1];
+    char works_for[AQ_NAME_MAX + 1]; /* "" = nobody */
 } aq_peer_mem;
 /** Ask a PC how much memory it has for layers, on a connection of its own. Blocks, some seconds at most;
  * cancel (may be NULL) of progress ends it. Errors as of a link: GONE, AUTH, TIMEOUT, CANCELLED, … */
 int aq_peer_mem_ask(aq_net *, const struct sockaddr_storage *addr, uint32_t n_addr, const aq_id *to,
                     const aq_progress *, aq_peer_mem *ret, aq_err *) AQ_MUST;
+
+/* ---- node.c ---------------------------------------------------------------------------------- */
+
+/** A node that also lets other PCs pair: pair takes their links, as an aq_accept_fn does. */
+int aq_node_new_pairing(const aq_node_cfg *, aq_accept_fn pair, void *user, aq_node **ret,
+                        aq_err *) AQ_MUST;
+aq_net *aq_node_net(const aq_node *);
+
+/* ---- seek.c, split.c: where the other PC is ---------------------------------------------------- */
+
+/** All addresses that a member may have now: found ones first (mDNS is asked), then those where it answered. Blocks, some
+ * seconds at most. AUTH: no member; GONE: none. */
+int aq_where(const aq_trust *, const aq_id *, const char *version,
+             struct sockaddr_storage ret[AQ_ADDRS_MAX], uint32_t *ret_n, aq_err *) AQ_MUST;
+/** From now on the other PC, a member, is looked for when it does not come back where it was. version: of the program. */
+void aq_split_follow(aq_split *, const char *version);
 
 /* ---- remote.c -------------------------------------------------------------------------------- */
 
@@ -100,7 +132,8 @@ typedef struct aq_remote_cfg {
     uint32_t epoch; /* of CONFIG: higher than any before of this process */
     uint32_t l0, l1, row_f32, rows /* AQ_ROWS_* */;
     aq_state_cfg state;
-    /* The PC is lost (not: closed from here). Link's thread; must not block. May be NULL. */
+    /* The PC is lost (not: closed from here); BUSY: another program of this PC has it now. Link's
+     * thread; must not block. May be NULL. */
     void (*gone_cb)(void *user, aq_stage *, const aq_err *why);
     void *user;
 } aq_remote_cfg;

@@ -11,10 +11,12 @@
  *
  * `gen` numbers owners and configurations; what was begun under another one is not answered.
  * Lock order: worker.lock, then a stage's or a link's own. A link is freed under no lock. */
+#include "member-priv.h"
 #include "split-priv.h"
 
 #include <pthread.h>
 #include <stdio.h>
+#include <time.h>
 
 #define PEERS_MAX 16u
 #define QUEUE_MAX 16u
@@ -415,8 +417,7 @@ uint64_t aq_layers_need_bytes(const aq_model_info *in, uint32_t l0, uint32_t l1,
 {
     uint64_t need = 0;
     double share = (double)(l1 - l0) / in->n_layer;
-    double kv = (double)in->kv_f16_bytes_tok * (sc->kv_type == AQ_KV_F32 ? 2 : 1) * AQ_PAGE_TOK *
-                sc->n_page;
+    double kv = (double)aq_model_kv_bytes_tok(in, sc->kv_type) * AQ_PAGE_TOK * sc->n_page;
     double recur = (double)in->recur_bytes_seq * (2.0 * sc->max_seq + sc->n_snap);
 
     for (uint32_t i = l0; i < l1; i++)
@@ -458,8 +459,10 @@ static int load(aq_worker *w, const config *c, aq_err *err)
         total += in->layer_bytes[i];
     atomic_store(&w->load.done, 0);
     atomic_store(&w->load.total, total);
-    rc = aq_stage_local(w->cfg.rt, w->model, &w->src, &(aq_place){.backend = w->cfg.backend},
-                        &c->state, c->l0, c->l1, &w->load, &st, err);
+    rc = w->cfg.make
+             ? w->cfg.make(w->cfg.user, w->model, &c->state, c->l0, c->l1, &st, err)
+             : aq_stage_local(w->cfg.rt, w->model, &w->src, &(aq_place){.backend = w->cfg.backend},
+                              &c->state, c->l0, c->l1, &w->load, &st, err);
     if (rc < 0)
         return rc;
     st->done_cb = stage_done;
@@ -497,6 +500,20 @@ static int send_ready(aq_worker *w, const config *c, aq_err *err)
     return aq_link_send(w->owner->link, AQ_T_READY, 0, b.p, b.n, NULL, err);
 }
 
+/* For tests: loading stands still while this is armed and somebody waits for it. Under the lock. */
+static void stand_still(aq_worker *w)
+{
+    struct timespec end;
+
+    for (uint64_t gen = w->gen; gen == w->gen && aq_failpoint("worker-load-stands");) {
+        clock_gettime(CLOCK_REALTIME, &end);
+        end.tv_nsec += 20000000;
+        end.tv_sec += end.tv_nsec / 1000000000;
+        end.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&w->cond, &w->lock, &end);
+    }
+}
+
 /* Take what the owner wants; called and left with the lock held. */
 static void configure(aq_worker *w)
 {
@@ -507,6 +524,7 @@ static void configure(aq_worker *w)
 
     w->want = false;
     atomic_store(&w->load.cancel, 0);
+    stand_still(w);
     int64_t left_us = aq_backoff_left_us(&w->trouble);
     if (left_us)
         aq_fail(&err, w->trouble.why.code, "begins anew in %lld s after an error: %.300s",
@@ -515,7 +533,7 @@ static void configure(aq_worker *w)
     int64_t t0 = aq_now_us();
     if (left_us) {
         rc = -err.code;
-    } else if (w->stage && same_layers(&w->loaded, &c)) {
+    } else if (w->stage && !w->cfg.make && same_layers(&w->loaded, &c)) {
         rc = aq_stage_local_reset(w->stage, &err);
     } else {
         unload(w); /* first: both may not fit */
@@ -632,7 +650,7 @@ int aq_worker_new(const aq_worker_cfg *cfg, aq_worker **ret, aq_err *err)
     }
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->cond, NULL);
-    int rc = aq_finder_new(cfg->dir, cfg->n_dir, &w->finder, err);
+    int rc = aq_finder_new(cfg->dir, cfg->n_dir, aq_trust_dir(cfg->trust), &w->finder, err);
     if (rc >= 0) {
         int en = pthread_create(&w->thread, NULL, compute, w);
         if (en)

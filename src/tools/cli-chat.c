@@ -13,12 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli-eval.h"
 #include "cli-pool.h"
 
 typedef struct chat {
     const char *path, *prompt, *system, *backend;
     float temp;
-    uint32_t seed, max, ctx, threads;
+    uint32_t seed, max, ctx, threads, draft, kv_type;
+    const char *kv;
     bool json, pool, tty, out_tty;
     aq_rt *rt;
     aq_model *model;
@@ -29,7 +31,8 @@ typedef struct chat {
     cli_split split;
     uint32_t told;     /* AQ_SPLIT_* */
     aq_bytes messages; /* JSON, without the closing bracket */
-    aq_bytes answer, shown;
+    aq_bytes answer, thought, shown;
+    bool dim; /* thinking is on the screen */
 } chat;
 
 /* what the signal handler touches */
@@ -100,8 +103,12 @@ static int load(chat *c)
         rc = aq_model_open(c->rt, c->path, 0, &c->model, &c->src, &err);
     if (rc < 0)
         return cli_fail(c->path, rc, &err);
-    aq_engine_cfg cfg = {
-        .place = {.backend = c->backend}, .n_ctx = c->ctx, .n_parallel = 1, .progress = &loading};
+    aq_engine_cfg cfg = {.place = {.backend = c->backend},
+                         .kv_type = c->kv_type,
+                         .n_ctx = c->ctx,
+                         .n_parallel = 1,
+                         .progress = &loading,
+                         .n_draft = c->draft};
     atomic_bool end = false;
     pthread_t shower;
     bool shows = c->tty && pthread_create(&shower, NULL, show_loading, &end) == 0;
@@ -184,6 +191,8 @@ static int print_json(const chat *c, const aq_usage *u, int32_t reason)
 
     if (rc >= 0)
         rc = aq_json_quote(&b, c->answer.n ? (const char *)c->answer.p : "", c->answer.n);
+    if (rc >= 0 && c->thought.n && (rc = aq_bytes_puts(&b, ",\"reasoning\":")) >= 0)
+        rc = aq_json_quote(&b, (const char *)c->thought.p, c->thought.n);
     if (rc >= 0)
         rc = aq_bytes_putf(&b,
                            ",\"reason\":\"%s\",\"tokens\":%u,\"cached_tokens\":%u,\"prompt_"
@@ -194,6 +203,9 @@ static int print_json(const chat *c, const aq_usage *u, int32_t reason)
                            (long long)u->queue_us, (long long)u->prompt_us, (long long)u->first_us,
                            (long long)u->gen_us, per_s(read, u->prompt_us),
                            per_s(u->gen_tok ? u->gen_tok - 1 : 0, u->gen_us));
+    if (rc >= 0 && c->draft)
+        rc = aq_bytes_putf(&b, ",\"draft_tokens\":%u,\"draft_right_tokens\":%u", u->draft_tok,
+                           u->draft_ok_tok);
     if (rc >= 0)
         rc = put_split_times(&b, u);
     if (rc >= 0)
@@ -222,6 +234,27 @@ static int show(chat *c, const char *text, uint32_t n)
     return cli_flush();
 }
 
+/* A part of its thinking: on a terminal before the answer, dim; never in the conversation. */
+static int think(chat *c, const char *text, uint32_t n)
+{
+    if (aq_bytes_put(&c->thought, text, n) < 0)
+        return cli_error(CLI_FAILED, "chat", "no memory for the answer");
+    if (c->json || !c->out_tty)
+        return CLI_OK;
+    if (!c->dim)
+        fputs("\033[2m", stdout);
+    c->dim = true;
+    return show(c, text, n);
+}
+
+/* Its thinking is over. */
+static void undim(chat *c)
+{
+    if (c->dim)
+        fputs("\033[0m\n\n", stdout);
+    c->dim = false;
+}
+
 /* Take events until the end of the answer. CLI_OK with *ret_reason, or the error printed. */
 static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
 {
@@ -233,15 +266,22 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
             if (ev.kind == AQ_EV_TEXT && ev.n_bytes) {
                 if (aq_bytes_put(&c->answer, ev.bytes, ev.n_bytes) < 0)
                     return cli_error(CLI_FAILED, "chat", "no memory for the answer");
+                undim(c);
                 int code = c->json ? CLI_OK : show(c, ev.bytes, ev.n_bytes);
                 if (code != CLI_OK)
                     return code; /* nobody reads on: no more is computed */
+            } else if (ev.kind == AQ_EV_REASONING && ev.n_bytes) {
+                int code = think(c, ev.bytes, ev.n_bytes);
+                if (code != CLI_OK)
+                    return code;
             } else if (ev.kind == AQ_EV_USAGE) {
                 *usage = *ev.usage;
             } else if (ev.kind == AQ_EV_DONE) {
+                undim(c);
                 *ret_reason = ev.rc;
                 return CLI_OK;
             } else if (ev.kind == AQ_EV_ERROR) {
+                undim(c);
                 if (c->answer.n && !c->json) {
                     printf("\n");
                     fflush(stdout);
@@ -271,7 +311,7 @@ static int ask(chat *c)
     aq_req *r = NULL;
     int32_t reason = 0;
 
-    c->answer.n = 0;
+    c->answer.n = c->thought.n = 0;
     if (aq_bytes_puts(&c->messages, "]") < 0)
         return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
     const char *json = aq_bytes_str(&c->messages);
@@ -395,6 +435,8 @@ int cli_chat(int argc, char **argv)
                       {"--seed", 'u', &c.seed},
                       {"--max", 'u', &c.max},
                       {"--ctx", 'u', &c.ctx},
+                      {"--kv", 's', &c.kv},
+                      {"--draft", 'u', &c.draft},
                       {"--backend", 's', &c.backend},
                       {"--threads", 'u', &c.threads},
                       {"--json", 'b', &c.json},
@@ -420,6 +462,8 @@ int cli_chat(int argc, char **argv)
         return cli_error(CLI_CANNOT, "chat", "needs -m MODEL, a GGUF file");
     if (c.json && !c.prompt)
         return cli_error(CLI_CANNOT, "chat", "--json gives one answer: it needs -p PROMPT");
+    if (c.kv && cli_kv_type(c.kv, &c.kv_type) != CLI_OK)
+        return CLI_CANNOT;
     c.split_opt.change_cb = wake_cb;
     wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0)
@@ -436,6 +480,7 @@ int cli_chat(int argc, char **argv)
     aq_rt_free(c.rt);
     aq_bytes_clear(&c.messages);
     aq_bytes_clear(&c.answer);
+    aq_bytes_clear(&c.thought);
     aq_bytes_clear(&c.shown);
     close(wake_fd);
     return rc;

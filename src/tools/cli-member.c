@@ -219,7 +219,7 @@ static int pool_status(const member_opt *mo, aq_trust *t, const char *arg, aq_er
     int in = aq_trust_roster(t, r), held = aq_trust_holder(t, &h, err);
     if (held < 0)
         return held;
-    int rc = cli_look(t, NULL, NULL, true, mo->wait_ms, &mdns, f, &n, err);
+    int rc = aq_look(t, AQ_VERSION, NULL, NULL, true, mo->wait_ms, &mdns, f, &n, err);
     if (rc < 0)
         return rc;
     (mo->json ? status_json : status_text)(&o, t, in ? r : NULL, held ? &h : NULL, &mdns);
@@ -228,62 +228,39 @@ static int pool_status(const member_opt *mo, aq_trust *t, const char *arg, aq_er
 
 /* ---- list -------------------------------------------------------------------------------------- */
 
-typedef struct pc {
-    const aq_member *m; /* NULL = no member */
-    const aq_found *f;  /* NULL = not found by mDNS */
-    const char *known;  /* typed in; nothing else is known */
-    bool self;
-} pc;
-
-static void list_one(out *o, const member_opt *mo, const pc *p, bool first)
+static void list_one(out *o, const member_opt *mo, const aq_pc *p, bool first)
 {
-    char addr[AQ_ADDRS_MAX][AQ_ADDR_MAX + 1];
-    uint32_t n = 0;
-    const char *name = p->m ? p->m->name : p->f ? p->f->name : "";
-
-    for (uint32_t i = 0; p->f && i < p->f->n_addr && n < AQ_ADDRS_MAX; i++)
-        memcpy(addr[n++], p->f->addr[i], sizeof addr[0]);
-    for (uint32_t i = 0; p->m && i < p->m->n_addr && n < AQ_ADDRS_MAX; i++) {
-        bool has = false;
-        for (uint32_t k = 0; k < n; k++)
-            has |= !strcmp(addr[k], p->m->addr[i]);
-        if (!has)
-            memcpy(addr[n++], p->m->addr[i], sizeof addr[0]);
-    }
-    if (p->known)
-        snprintf(addr[n++], sizeof addr[0], "%s", p->known);
-    aq_reach reach =
-        p->self ? AQ_REACH_ANSWERS : reach_of((const char(*)[AQ_ADDR_MAX + 1]) addr, n);
+    aq_reach reach = p->self ? AQ_REACH_ANSWERS : reach_of(p->addr, p->n_addr);
     const char *state = p->self ? "this-pc" : reach_names[reach];
-    const char *text = p->self ? "" : n ? aq_reach_text(reach) : "Nobody knows its address";
+    const char *text = p->self ? "" : p->n_addr ? aq_reach_text(reach) : "Nobody knows its address";
 
     if (!mo->json) {
-        put(o, "%-20s  %-10s  %-24s  %s\n", *name ? name : "?",
-            p->self ? "this PC"
-            : p->m  ? "member"
-            : p->f  ? "found"
-                    : "added",
-            n ? addr[0] : "", text);
+        put(o, "%-20s  %-10s  %-24s  %s\n", *p->name ? p->name : "?",
+            p->self     ? "this PC"
+            : p->member ? "member"
+            : p->found  ? "found"
+                        : "added",
+            p->n_addr ? p->addr[0] : "", text);
         return;
     }
     put(o, "%s{", first ? "" : ",");
-    if (p->m || p->f) {
-        put_id(o, p->m ? &p->m->id : &p->f->id);
+    if (p->has_id) {
+        put_id(o, &p->id);
         put(o, ",\"name\":");
-        put_json(o, name);
+        put_json(o, p->name);
     } else {
         put(o, "\"id\":null,\"name\":null");
     }
-    put(o, ",\"member\":%s,\"found\":%s,\"state\":\"%s\",\"text\":", p->m ? "true" : "false",
-        p->f ? "true" : "false", state);
+    put(o, ",\"member\":%s,\"found\":%s,\"state\":\"%s\",\"text\":", p->member ? "true" : "false",
+        p->found ? "true" : "false", state);
     put_json(o, text);
     put(o, ",");
-    put_perms(o, p->m ? p->m->perms : 0);
+    put_perms(o, p->perms);
     put(o, ",");
-    put_addrs(o, (const char(*)[AQ_ADDR_MAX + 1]) addr, n);
+    put_addrs(o, p->addr, p->n_addr);
     put(o, ",\"app_version\":");
-    if (p->f)
-        put_json(o, p->f->version);
+    if (p->found)
+        put_json(o, p->version);
     else
         put(o, "null");
     put(o, "}");
@@ -291,37 +268,27 @@ static void list_one(out *o, const member_opt *mo, const pc *p, bool first)
 
 static int pool_list(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)
 {
-    AQ_AUTOFREE aq_roster *r = calloc(1, sizeof *r);
     AQ_AUTOFREE aq_found *f = calloc(AQ_FOUND_MAX, sizeof *f);
-    AQ_AUTOFREE aq_known *k = calloc(1, sizeof *k);
+    AQ_AUTOFREE aq_pc *pc = calloc(AQ_PCS_MAX, sizeof *pc);
     aq_presence_info mdns = {0};
-    uint32_t n_f = 0, n = 0;
+    uint32_t n_f = 0;
     out o = {0};
 
     (void)arg;
-    if (!r || !f || !k)
+    if (!f || !pc)
         return aq_fail(err, AQ_E_NOMEM, "out of memory");
-    (void)!aq_trust_roster(t, r); /* none: r->n is 0 */
-    int rc = aq_known_load(t, k, err);
-    if (rc < 0 || (rc = cli_look(t, NULL, NULL, false, mo->wait_ms, &mdns, f, &n_f, err)) < 0)
-        return rc;
+    int n = aq_pcs_list(t, NULL, 0, pc, err); /* a damaged file is told before the wait */
+    if (n < 0 ||
+        (n = aq_look(t, AQ_VERSION, NULL, NULL, false, mo->wait_ms, &mdns, f, &n_f, err)) < 0 ||
+        (n = aq_pcs_list(t, f, n_f, pc, err)) < 0)
+        return n;
     if (mo->json) {
         put(&o, "{");
         put_mdns(&o, &mdns);
         put(&o, ",\"pcs\":[");
     }
-    for (uint32_t i = 0; i < r->n; i++) {
-        pc p = {.m = &r->m[i], .self = aq_id_equal(&r->m[i].id, aq_trust_id(t))};
-        for (uint32_t j = 0; j < n_f; j++)
-            if (aq_id_equal(&f[j].id, &r->m[i].id))
-                p.f = &f[j];
-        list_one(&o, mo, &p, n++ == 0);
-    }
-    for (uint32_t j = 0; j < n_f; j++)
-        if (aq_trust_perms(t, &f[j].id) < 0)
-            list_one(&o, mo, &(pc){.f = &f[j]}, n++ == 0);
-    for (uint32_t i = 0; i < k->n; i++)
-        list_one(&o, mo, &(pc){.known = k->addr[i]}, n++ == 0);
+    for (int i = 0; i < n; i++)
+        list_one(&o, mo, &pc[i], i == 0);
     if (mo->json)
         put(&o, "]}\n");
     else if (mdns.state != AQ_PRESENCE_RUNNING)
@@ -455,7 +422,7 @@ static int whom(const member_opt *mo, const aq_trust *t, const char *arg, aq_fou
         *ret_n = 1;
         return 0;
     }
-    int rc = cli_look(t, is_named, (void *)arg, false, mo->wait_ms, &mdns, f, &n, err);
+    int rc = aq_look(t, AQ_VERSION, is_named, (void *)arg, false, mo->wait_ms, &mdns, f, &n, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++) {

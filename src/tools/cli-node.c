@@ -57,7 +57,7 @@ static int read_secret(const char *path, uint8_t ret[AQ_SECRET_BYTES], aq_err *e
 }
 
 /* The PC must be in a pool before it serves: it is, or it makes one, or joins one. */
-static int enter(aq_trust *trust, aq_node *node, const char *secret_file, const char *join,
+static int enter(aq_trust *trust, aq_seat *pool, const char *secret_file, const char *join,
                  aq_err *err)
 {
     uint8_t secret[AQ_SECRET_BYTES];
@@ -78,25 +78,23 @@ static int enter(aq_trust *trust, aq_node *node, const char *secret_file, const 
                              secret_file);
     if ((rc = read_secret(secret_file, secret, err)) < 0)
         return rc;
-    rc = aq_node_join(node, join, secret, err);
+    rc = aq_seat_join(pool, join, secret, err);
     aq_mem_wipe(secret, sizeof secret);
     return rc;
 }
 
-static int tell(aq_trust *trust, const aq_node *node, bool json)
+static int tell(aq_trust *trust, uint16_t port, bool json)
 {
     char name[AQ_NAME_MAX + 1], id[65];
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
 
     aq_trust_name(trust, name);
     aq_hex(aq_trust_id(trust)->b, 32, id);
-    int rc = json
-                 ? aq_bytes_putf(&b, "{\"id\":\"%s\",\"port\":%u,\"name\":", id, aq_node_port(node))
-                 : 0;
+    int rc = json ? aq_bytes_putf(&b, "{\"id\":\"%s\",\"port\":%u,\"name\":", id, port) : 0;
     rc = rc < 0 || !json ? rc : aq_json_quote(&b, name, strlen(name));
     rc = rc < 0 ? rc
          : json ? aq_bytes_puts(&b, "}\n")
-                : aq_bytes_putf(&b, "%s serves layers on port %u\n", name, aq_node_port(node));
+                : aq_bytes_putf(&b, "%s serves layers on port %u\n", name, port);
     if (rc < 0)
         return cli_error(CLI_FAILED, "node", "out of memory");
     fwrite(b.p, 1, b.n, stdout);
@@ -111,21 +109,27 @@ static void log_cb(void *user, int level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-/* Others find it by themselves; not one that only this PC can reach. */
-static int show(const aq_trust *trust, const aq_node *node, const char *bind, aq_presence **ret,
-                aq_err *err)
+/* Others cannot find one that only this PC can reach. */
+static bool only_here(const char *bind)
 {
-    char name[AQ_NAME_MAX + 1];
+    return bind &&
+           (!strncmp(bind, "127.", 4) || !strncmp(bind, "::1", 3) || !strncmp(bind, "[::1", 4));
+}
 
-    if (bind &&
-        (!strncmp(bind, "127.", 4) || !strncmp(bind, "::1", 3) || !strncmp(bind, "[::1", 4)))
-        return 0;
-    aq_trust_name(trust, name);
-    return aq_presence_start(&(aq_presence_opts){.id = *aq_trust_id(trust),
-                                                 .name = name,
-                                                 .version = AQ_VERSION,
-                                                 .port = aq_node_port(node)},
-                             NULL, NULL, ret, err);
+/* What it is now: also its port, or why it has none. */
+static int port_of(aq_seat *pool, uint16_t *ret, aq_err *err)
+{
+    AQ_AUTOFREE aq_seat_state *st = calloc(1, sizeof *st);
+
+    if (!st)
+        return aq_fail(err, AQ_E_NOMEM, "out of memory");
+    aq_seat_get(pool, st);
+    if (!st->port) {
+        *err = st->listen_err;
+        return -err->code;
+    }
+    *ret = st->port;
+    return 0;
 }
 
 int cli_node(int argc, char **argv)
@@ -149,8 +153,8 @@ int cli_node(int argc, char **argv)
     int code = cli_parse(argc, argv, opts, NULL, 0, &n_pos);
     AQ_AUTO(aq_rt_free) aq_rt *rt = NULL;
     AQ_AUTO(aq_trust_free) aq_trust *trust = NULL;
-    AQ_AUTO(aq_node_free) aq_node *node = NULL;
-    AQ_AUTO(aq_presence_free) aq_presence *shown = NULL;
+    AQ_AUTO(aq_seat_free) aq_seat *pool = NULL;
+    uint16_t listens = 0;
     AQ_AUTOFREE char *models = NULL;
     aq_err err = {0};
     sigset_t set;
@@ -171,23 +175,24 @@ int cli_node(int argc, char **argv)
     rc = rc < 0 ? rc : aq_trust_hold(trust, &err);
     if (rc < 0)
         return cli_fail("node", rc, &err);
-    aq_node_cfg cfg = {.rt = rt,
+    aq_seat_cfg cfg = {.rt = rt,
                        .trust = trust,
                        .app = "aquifer " AQ_VERSION,
+                       .version = AQ_VERSION,
                        .backend = backend,
                        .dir = &dir,
                        .n_dir = 1,
                        .bind = &bind,
                        .n_bind = bind ? 1 : 0,
                        .port = (uint16_t)port,
-                       .join = secret != NULL};
-    rc = aq_node_new(&cfg, &node, &err);
-    rc = rc < 0 ? rc : enter(trust, node, secret, join, &err);
-    rc = rc < 0 ? rc : aq_trust_hold_port(trust, aq_node_port(node), &err);
-    rc = rc < 0 ? rc : show(trust, node, bind, &shown, &err);
+                       .join = secret != NULL,
+                       .hide = only_here(bind)};
+    rc = aq_seat_new(&cfg, &pool, &err);
+    rc = rc < 0 ? rc : port_of(pool, &listens, &err);
+    rc = rc < 0 ? rc : enter(trust, pool, secret, join, &err);
     if (rc < 0)
         return cli_fail("node", rc, &err);
-    if ((code = tell(trust, node, json)) != CLI_OK)
+    if ((code = tell(trust, listens, json)) != CLI_OK)
         return code;
     aq_log_set(log_cb, NULL, AQ_LOG_INFO);
     sigwait(&set, &sig);

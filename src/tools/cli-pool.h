@@ -12,12 +12,6 @@ char *cli_model_dir(void);
 int cli_trust_open(const char *dir, const char *name, aq_trust **ret, aq_err *err);
 
 #define CLI_MDNS_MS 2000u /* for PCs to be found */
-/** The PCs that are there by mDNS: until is_it (may be NULL) says so of one, or `ms` passed. It is asked again
- * whenever something changed. ret [AQ_FOUND_MAX]. state_only: until the daemon answered. */
-int cli_look(const aq_trust *, bool (*is_it)(void *user, const aq_found *), void *user,
-             bool state_only, uint32_t ms, aq_presence_info *ret_info, aq_found *ret,
-             uint32_t *ret_n, aq_err *err);
-
 /** A model over this PC and another, as options say it. */
 typedef struct cli_split_opt {
     const char *state;         /* folder, NULL = the user's */

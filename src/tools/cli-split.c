@@ -7,8 +7,6 @@
 
 #include "cli-pool.h"
 
-#define KNOWN_US 300000ll /* for a PC to answer where it was last, before it is looked for */
-
 /* $var/tail, or ~/dflt/tail. NULL without a home folder. */
 static char *user_dir(const char *var, const char *dflt, const char *tail)
 {
@@ -45,6 +43,21 @@ static int make_dirs(char *path, aq_err *err)
     }
 }
 
+static int keep_name(const char *dir, const char *host, const char *name, aq_err *err)
+{
+    AQ_AUTO(aq_trust_free) aq_trust *t = NULL;
+    char old[AQ_NAME_MAX + 1];
+    int rc = aq_trust_open(dir, host, NULL, &t, err);
+
+    if (rc < 0)
+        return rc;
+    aq_trust_name(t, old);
+    if (!strcmp(old, name))
+        return 0;
+    rc = aq_trust_hold(t, err);
+    return rc < 0 ? rc : aq_trust_set_name(t, name, err);
+}
+
 int cli_trust_open(const char *dir, const char *name, aq_trust **ret, aq_err *err)
 {
     AQ_AUTOFREE char *own =
@@ -58,12 +71,10 @@ int cli_trust_open(const char *dir, const char *name, aq_trust **ret, aq_err *er
         return rc;
     if (gethostname(host, sizeof host - 1) < 0 || !*host)
         snprintf(host, sizeof host, "a PC");
-    rc = aq_trust_open(own, name ? name : host, NULL, ret, err);
-    if (rc >= 0 && name && (rc = aq_trust_set_name(*ret, name, err)) < 0) {
-        aq_trust_free(*ret);
-        *ret = NULL;
-    }
-    return rc;
+    /* a name is kept, so that it need be said once; another process may have the folder */
+    if (name && (rc = keep_name(own, host, name, err)) < 0)
+        return rc;
+    return aq_trust_open(own, host, NULL, ret, err);
 }
 
 /* The other PC: by name, or the only one. Points into r. */
@@ -88,53 +99,17 @@ static int pick(const aq_roster *r, const aq_id *own, const char *pc, const aq_m
     return 0;
 }
 
-/* What mDNS says may be old by some seconds: it counts when it answers. */
-static bool answers(void *user, const aq_found *f)
+/* It answered there: next time it need not be said. */
+static void keep_addr(aq_trust *trust, const aq_member *peer, aq_split *split)
 {
-    const aq_member *m = user;
-    const char *a[AQ_ADDRS_MAX] = {NULL};
+    aq_split_state st;
+    aq_err no = {0};
 
-    for (uint32_t i = 0; i < f->n_addr; i++)
-        a[i] = f->addr[i];
-    return aq_id_equal(&f->id, &m->id) && aq_reach_try(a, f->n_addr, KNOWN_US) == AQ_REACH_ANSWERS;
-}
-
-/* Where a PC is: as said; where it was last when it answers there; else also where mDNS finds it. f
- * [AQ_FOUND_MAX]; ret [AQ_ADDRS_MAX] points into o, m and f. */
-static int where(const cli_split_opt *o, const aq_trust *trust, const aq_member *m, aq_found *f,
-                 const char **ret, uint32_t *ret_n, aq_err *err)
-{
-    aq_presence_info mdns = {0};
-    const aq_found *hit = NULL;
-    uint32_t n = 0, n_found = 0;
-    int rc;
-
-    if (o->addr) {
-        ret[n++] = o->addr;
-        *ret_n = n;
-        return 0;
-    }
-    for (uint32_t i = 0; i < m->n_addr; i++)
-        ret[n++] = m->addr[i];
-    *ret_n = n;
-    if (n && aq_reach_try(ret, n, KNOWN_US) == AQ_REACH_ANSWERS)
-        return 0;
-    if ((rc = cli_look(trust, answers, (void *)m, false, CLI_MDNS_MS, &mdns, f, &n_found, err)) < 0)
-        return rc;
-    for (uint32_t i = 0; i < n_found; i++)
-        if (aq_id_equal(&f[i].id, &m->id))
-            hit = &f[i];
-    if (hit) /* what is found now goes first; who is there proves who it is */
-        for (n = 0; n < hit->n_addr; n++)
-            ret[n] = hit->addr[n];
-    for (uint32_t i = 0; hit && i < m->n_addr && n < AQ_ADDRS_MAX; i++)
-        ret[n++] = m->addr[i];
-    *ret_n = n;
-    return n ? 0
-             : aq_fail(err, AQ_E_INVAL,
-                       "nobody knows where %s is: start its node, or give --addr ADDRESS:PORT. %s",
-                       m->name,
-                       mdns.state == AQ_PRESENCE_RUNNING ? "" : aq_presence_text(mdns.state));
+    aq_split_get_state(split, &st);
+    bool known = peer->n_addr && !strcmp(peer->addr[0], st.addr);
+    if (st.addr[0] && !known &&
+        aq_trust_hold(trust, &no) >= 0) /* else a node runs here, and its files are its own */
+        (void)!aq_trust_set_addr(trust, &peer->id, st.addr, &no);
 }
 
 int cli_split_open(cli_split *ret, const cli_split_opt *o, aq_rt *rt, const aq_model *m,
@@ -142,12 +117,9 @@ int cli_split_open(cli_split *ret, const cli_split_opt *o, aq_rt *rt, const aq_m
 {
     AQ_AUTO(aq_trust_free) aq_trust *trust = NULL;
     AQ_AUTOFREE aq_roster *r = malloc(sizeof *r);
-    AQ_AUTOFREE aq_found *f = calloc(AQ_FOUND_MAX, sizeof *f);
     const aq_member *peer = NULL;
-    const char *addr[AQ_ADDRS_MAX];
-    uint32_t n = 0;
-    int rc = r && f ? cli_trust_open(o->state, NULL, &trust, err)
-                    : aq_fail(err, AQ_E_NOMEM, "out of memory");
+    int rc =
+        r ? cli_trust_open(o->state, NULL, &trust, err) : aq_fail(err, AQ_E_NOMEM, "out of memory");
 
     if (rc < 0)
         return rc;
@@ -155,31 +127,25 @@ int cli_split_open(cli_split *ret, const cli_split_opt *o, aq_rt *rt, const aq_m
         return aq_fail(err, AQ_E_AUTH, "this PC is in no pool: pair it with another one first");
     if ((rc = pick(r, aq_trust_id(trust), o->pc, &peer, err)) < 0)
         return rc;
-    if ((rc = where(o, trust, peer, f, addr, &n, err)) < 0)
-        return rc;
     aq_split_cfg sc = {.rt = rt,
                        .trust = trust,
                        .model = m,
                        .src = src,
                        .app = "aquifer " AQ_VERSION,
                        .to = &peer->id,
-                       .addr = addr,
-                       .n_addr = n,
+                       .addr = &o->addr,
+                       .n_addr = 1,
                        .cut = o->cut,
                        .rows = o->rows,
                        .engine = *ec,
                        .alone_after_ms = 10000,
                        .change_cb = o->change_cb};
-    if ((rc = aq_split_open(&sc, &ret->split, err)) < 0)
+    rc = o->addr ? aq_split_open(&sc, &ret->split, err)
+                 : aq_split_open_member(&sc, peer, NULL, AQ_VERSION, &ret->split, err);
+    if (rc < 0)
         return rc;
-    aq_split_state st;
-    aq_err no = {0};
-    aq_split_get_state(ret->split,
-                       &st); /* it answered there: next time it need not be looked for */
-    bool known = peer->n_addr && !strcmp(peer->addr[0], st.addr);
-    if (st.addr[0] && !known &&
-        aq_trust_hold(trust, &no) >= 0) /* else a node runs here, and its files are its own */
-        (void)!aq_trust_set_addr(trust, &peer->id, st.addr, &no);
+    if (o->addr)
+        keep_addr(trust, peer, ret->split);
     ret->trust = AQ_STEAL(trust);
     return 0;
 }

@@ -11,7 +11,7 @@ import select
 import subprocess
 import time
 
-from clitest import LIMIT_S, cli, done, environ, golden, ok, one_line, run, skip, start, strict
+from clitest import LIMIT_S, NO_GROUP, Group, cli, done, enter, environ, golden, ok, one_line, run, skip, start, strict
 
 SPARE_BYTES = 200 * 1000 * 1000  # beside weights and KV
 CTX = 1024
@@ -19,8 +19,7 @@ CTX = 1024
 
 def measured(*args, group=None):
     """(exit code, stdout, stderr, peak memory in bytes) of one run, its output small."""
-    enter = (lambda: open(os.path.join(group, 'cgroup.procs'), 'w').write(str(os.getpid()))) if group else None
-    p = subprocess.Popen([cli, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ(), preexec_fn=enter)
+    p = subprocess.Popen([cli, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ(), preexec_fn=enter(group))
     out, err = p.stdout.read(), p.stderr.read()
     _, status, used = os.wait4(p.pid, 0)
     p.returncode = os.waitstatus_to_exitcode(status)
@@ -29,50 +28,9 @@ def measured(*args, group=None):
     return p.returncode, out, err, used.ru_maxrss * 1024
 
 
-class Group:
-    """A memory cgroup below our own, or why there is none."""
-
-    def __init__(self, limit_bytes):
-        self.path = None
-        for line in open('/proc/self/cgroup'):
-            _, controllers, own = line.rstrip('\n').split(':', 2)
-            if 'memory' in controllers.split(','):
-                mount, limit = '/sys/fs/cgroup/memory', 'memory.limit_in_bytes'
-            elif not controllers:
-                mount, limit = '/sys/fs/cgroup', 'memory.max'
-            else:
-                continue
-            for base in (mount + own, mount):  # the second in a container
-                path = os.path.join(base, 'aquifer-test-%d' % os.getpid())
-                try:
-                    os.mkdir(path)
-                except OSError:
-                    continue
-                try:
-                    with open(os.path.join(path, limit), 'r+') as f:
-                        f.write(str(limit_bytes))
-                    self.path = path
-                    return
-                except OSError:
-                    os.rmdir(path)
-
-    def __enter__(self):
-        return self.path
-
-    def __exit__(self, *_):
-        if self.path:
-            for _ in range(100000):  # a process that has just been waited for may still be listed
-                try:
-                    os.rmdir(self.path)
-                    return
-                except OSError:
-                    os.sched_yield()
-
-
 # --- the real model
 found = sorted(glob.glob(os.path.join(os.environ.get('AQ_MODEL_DIR') or os.path.expanduser('~/.local/share/aquifer/models'),
                                       'SmolLM2-135M-Instruct*.gguf')))
-NO_GROUP = 'no memory cgroup can be made here'
 if os.environ.get('AQ_SANITIZE'):
     skip('peak memory', 'a sanitizer takes memory of its own')
 elif not found:

@@ -9,18 +9,23 @@ import subprocess
 import tempfile
 import time
 
-from clitest import LIMIT_S, cli, environ, fails, golden, ok, one_line, run, done
+from clitest import LIMIT_S, cli, environ, fails, golden, ok, one_line, root, run, done
 
 MODELS = ['llama', 'qwen3moe', 'qwen35']
 node_dir = tempfile.TemporaryDirectory(prefix='aq-node-')
 top = node_dir.name
 secret = os.path.join(top, 'secret')
+there = os.path.join(top, 'models')  # the node's
+guide = os.path.join(root, 'data', 'guide', 'guide.gguf')
+os.mkdir(there)
+for f in [os.path.join(golden, m + '.gguf') for m in MODELS] + [guide]:
+    os.symlink(f, os.path.join(there, os.path.basename(f)))
 
 
 def node(state, *args):
     """A node and what it said when it listened."""
     p = subprocess.Popen([cli, 'node', '--state', os.path.join(top, state), '--name', state, '--bind', '127.0.0.1', '--json',
-                          '--model-dir', golden, '--secret-file', secret, '--threads', '1', *args],
+                          '--model-dir', there, '--secret-file', secret, '--threads', '1', *args],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ())
     line = p.stdout.readline()
     return p, json.loads(line) if line else {}
@@ -79,6 +84,14 @@ for m in MODELS:
     two = json.loads(r.stdout) if r.returncode == 0 else {}
     ok(one and two.get('text') == one['text'] and two['pool']['pc'] == 'laptop' and two['pool']['windows'] > 0
        and two['pool']['losses'] == 0, 'chat --pool: %s answers as on one PC' % m, (one, r.stdout, r.stderr))
+question = ['-m', guide, '--temp', '0', '--threads', '1', '--json', '-p', 'How do I add a model?']
+r = run('chat', *question)
+one = json.loads(r.stdout) if r.returncode == 0 else {'text': ''}
+for cut in ('1', '3'):
+    r = run('chat', *question, '--state', os.path.join(top, 'studio'), '--pool', '--addr', '127.0.0.1:%d' % port, '--cut', cut)
+    two = json.loads(r.stdout) if r.returncode == 0 else {}
+    ok(len(one['text']) > 40 and two.get('text') == one['text'] and two['reason'] == 'stop' and two['pool']['losses'] == 0,
+       'the guide model answers through the split as on one PC, parted before layer ' + cut, (one, r.stdout, r.stderr))
 ok(run(*chat('llama', port, '--max', '4')).returncode == 0, 'the address is remembered: set')
 short = [a for i, a in enumerate(chat('llama', port, '--max', '4'))]
 at = short.index('--addr')

@@ -116,7 +116,7 @@ static void draft(golden *g, uint32_t kv, double rel_max, double one_max)
     if (rc == 0)
         rc = aq_eval_rows(e, g->want.tok, g->want.n, false, NULL, g->hidden, &err);
     if (rc == 0)
-        rc = aq_eval_draft(e, want.tok, g->hidden, want.n, 1, g->got, &err);
+        rc = aq_eval_draft(e, want.tok, g->hidden, want.n, 1, g->got, NULL, &err);
     if (rc == 0)
         compare(want.logits, g->got, (size_t)want.n * want.n_vocab, &rel, &top);
     ok(rc == 0 && rel <= rel_max && top <= one_max,
@@ -182,15 +182,15 @@ static void model(golden *g)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"llama",     "qwen3moe",   "qwen35",        "qwen2",
-                                        "qwen3",     "olmoe",      "granitemoe",    "qwen35moe",
-                                        "glm4moe",   "gpt-oss",    "gemma3",        "gemma4-moe",
-                                        "deepseek2", "gemma4-ple", "deepseek2-lite"};
+    static const char *const names[] = {"llama",      "qwen3moe",  "qwen35",     "qwen4exp",
+                                        "qwen2",      "qwen3",     "olmoe",      "granitemoe",
+                                        "qwen35moe",  "glm4moe",   "gpt-oss",    "gemma3",
+                                        "gemma4-moe", "deepseek2", "gemma4-ple", "deepseek2-lite"};
     if (argc < 3)
         return 2;
     char models[1024];
     snprintf(models, sizeof(models), "%s/models", argv[1]);
-    size_t n_names = access(models, R_OK) == 0 ? AQ_LEN(names) : 3;
+    size_t n_names = access(models, R_OK) == 0 ? AQ_LEN(names) : 4;
     if (access(argv[1], R_OK) < 0) {
         tap_skip("golden", "the folder of all models is not there");
         return tap_done();

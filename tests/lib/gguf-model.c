@@ -27,6 +27,9 @@ enum {
     GEMMA = 1 << 18,     /* norms behind the blocks, a window */
     GEMMA4 = 1 << 19,    /* two kinds of layers by turns */
     PLE = 1 << 20, /* per-layer embeddings, the second half of the layers reads KV of the first */
+    STREAMS =
+        1
+        << 21, /* four residual streams, an indexer, n-gram embeddings on layers 1 and 2; no norms */
 };
 static const struct spec {
     const char *name, *arch;
@@ -42,6 +45,7 @@ static const struct spec {
     {"qwen35", "qwen35", 4, 1, QK_HEAD | HYBRID},
     {"qwen35moe", "qwen35moe", 3, 1, QK_HEAD | HYBRID | MOE | SHARED | SH_GATE},
     {"qwen3next", "qwen3next", 3, 0, QK_HEAD | HYBRID | JOINT_BA | MOE | SHARED | SH_GATE},
+    {"qwen4exp", "qwen4exp", 3, 0, QK_HEAD | HYBRID | MOE | SHARED | SH_GATE | STREAMS},
     {"glm4moe", "glm4moe", 3, 1, BIAS | MOE | LEAD | SHARED | SELECT | LATE_NORM},
     {"gpt-oss", "gpt-oss", 3, 0, BIAS | SINKS | MOE | EXP_BIAS | LATE_NORM},
     {"deepseek2", "deepseek2", 3, 0, LATENT | MOE | LEAD | SHARED | SELECT},
@@ -54,6 +58,10 @@ static const struct spec {
 #define NOPE 32u
 #define ROT 16u
 #define P_LE 32u
+#define N_STREAM 4u
+#define RANK 32u
+#define N_GRAM 3u
+#define GRAM_VOCAB 61u /* rows of each head */
 
 typedef struct model {
     gw w;
@@ -70,8 +78,8 @@ static bool has(const model *m, uint32_t what)
 
 static const char *name_in(char buf[96], const char *prefix, const char *name, const char *suffix)
 {
-    snprintf(buf, 96, "%s%s%s", prefix, name, suffix);
-    return buf;
+    int n = snprintf(buf, 96, "%s%s%s", prefix, name, suffix);
+    return n < 96 ? buf : "too long";
 }
 
 static void mkey(model *m, const char *name, uint32_t v)
@@ -231,13 +239,79 @@ static void draft(model *m, const char *p)
     vec(m, p, "nextn.shared_head_norm.weight", m->E, 0.2f, 1);
 }
 
+/* ---- streams ---- */
+
+static void stream_mix(model *m, const char *p, const char *name, bool inject)
+{
+    char b[96];
+    uint64_t W = N_STREAM * m->E;
+    norm(m, p, name_in(b, name, "_norm", ""), W);
+    mat(m, p, name_in(b, name, "_down", ""), W, RANK, 0, 4);
+    mat(m, p, name_in(b, name, "_up", ""), RANK, W, 0, 2);
+    if (inject)
+        mat_of(m, &m->types[0], p, name_in(b, name, "_inject", ""), W, N_STREAM, 0, 4);
+}
+
+static void streams(model *m, const char *p, uint32_t i)
+{
+    uint64_t W = N_STREAM * m->E;
+    char b[96];
+    stream_mix(m, p, "hc_attn", true);
+    stream_mix(m, p, "hc_ffn", true);
+    if (i % 3 == 2) {
+        mat(m, p, "indexer.q_proj", m->E, 2 * m->HD, 0, 1);
+        mat(m, p, "indexer.k_proj", m->E, m->HD, 0, 1);
+        norm(m, p, "indexer.q_norm", m->HD);
+        norm(m, p, "indexer.k_norm", m->HD);
+    }
+    if (i > 0) {
+        mat(m, p, "ple_key", m->E, W, 0, 1);
+        mat(m, p, "ple_value", m->E, m->E, 0, 1);
+        norm(m, p, "ple_norm_key", W);
+        norm(m, p, "ple_norm_query", W);
+        norm(m, p, "ple_norm_conv", W);
+        gw_tensor(&m->w, name_in(b, p, "ple_conv1d", ".weight"), &m->types[0], 0.6f, 0,
+                  (uint64_t[]){4, W, 0});
+    }
+}
+
+static void streams_keys(model *m)
+{
+    uint32_t n_head = 2 * (N_GRAM - 1);
+    int32_t block[3] = {0, 0, 4}, on[2] = {1, 2}, mult[N_GRAM] = {654435761, 40503, 65599},
+            off[2 * (N_GRAM - 1)], vocab[2 * (N_GRAM - 1)];
+    for (uint32_t h = 0; h < n_head; h++) {
+        vocab[h] = (int32_t)(GRAM_VOCAB - h);
+        off[h] = (int32_t)(GRAM_VOCAB * h);
+    }
+    mkey(m, "hyper_connection.count", N_STREAM);
+    mkey(m, "hyper_connection.low_rank", RANK);
+    mkey(m, "attention.indexer.head_count", 2);
+    mkey(m, "attention.indexer.key_length", (uint32_t)m->HD);
+    mkey(m, "attention.indexer.top_k", 20);
+    mkey(m, "ple.ngram_size", N_GRAM);
+    mkey(m, "ple.heads_per_ngram", 2);
+    mkey(m, "ple.conv_kernel", 4);
+    mkey(m, "ple.eos_token_id", GW_VOCAB - 3);
+    mkey(m, "embedding_length_per_layer_input", (uint32_t)m->E / n_head);
+    gw_i32s(&m->w, "qwen4exp.attention.compress_ratios", block, 3);
+    gw_i32s(&m->w, "qwen4exp.ple.layers", on, 2);
+    gw_i32s(&m->w, "qwen4exp.ple.layer_multipliers", mult, N_GRAM);
+    gw_i32s(&m->w, "qwen4exp.ple.head_offsets", off, n_head);
+    gw_i32s(&m->w, "qwen4exp.ple.head_vocab_sizes", vocab, n_head);
+}
+
 static void layer(model *m, uint32_t i, bool is_draft)
 {
     char p[16];
     bool full = i % 2, own = !has(m, PLE) || i < m->s->n_layer / 2;
     snprintf(p, sizeof p, "blk.%u.", i);
-    norm(m, p, "attn_norm", m->E);
-    norm(m, p, has(m, HYBRID | LATE_NORM) ? "post_attention_norm" : "ffn_norm", m->E);
+    if (has(m, STREAMS)) {
+        streams(m, p, i);
+    } else {
+        norm(m, p, "attn_norm", m->E);
+        norm(m, p, has(m, HYBRID | LATE_NORM) ? "post_attention_norm" : "ffn_norm", m->E);
+    }
     if (has(m, HYBRID) && !is_draft && (i + 1) % 3)
         delta(m, p);
     else if (has(m, LATENT))
@@ -330,6 +404,8 @@ static void more_keys(model *m)
         mkey(m, "attention.value_length_mla", (uint32_t)m->HD);
         mkey_f(m, "rope.scaling.yarn_log_multiplier", 0.0707f);
     }
+    if (has(m, STREAMS))
+        streams_keys(m);
     if (has(m, HYBRID)) {
         mkey(m, "full_attention_interval", 3);
         mkey(m, "ssm.conv_kernel", 4);
@@ -397,7 +473,15 @@ int gw_model(const char *name, const char *type, uint64_t seed, const char *path
     keys(&m);
     gw_vocab(&m.w);
     mat(&m, "", "token_embd", m.E, GW_VOCAB, 0, (tied ? 0.25f : 1) * sqrtf((float)m.E));
-    vec(&m, "", "output_norm.weight", m.E, 0.2f, tied ? 12 / sqrtf((float)m.E) : 1);
+    if (has(&m, STREAMS)) {
+        uint32_t n_head = 2 * (N_GRAM - 1);
+        stream_mix(&m, "", "output_hc", false);
+        /* as floats: a head's part of a row may be no whole block */
+        mat_of(&m, &m.types[0], "", "per_layer_token_embd", m.E / n_head, n_head * GRAM_VOCAB, 0,
+               4);
+    } else {
+        vec(&m, "", "output_norm.weight", m.E, 0.2f, tied ? 12 / sqrtf((float)m.E) : 1);
+    }
     if (has(&m, FREQS))
         vec(&m, "", "rope_freqs.weight", m.HD / (has(&m, GEMMA4) ? 1 : 2), 1, 3);
     if (!tied)

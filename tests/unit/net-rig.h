@@ -18,7 +18,7 @@ typedef struct rig {
     aq_wsrc src;
     void *w;
     const aq_backend *be;
-    uint32_t embd, vocab;
+    uint32_t embd, wide, vocab; /* wide: floats of a row between layers */
 } rig;
 
 __attribute__((unused)) static void rig_close(rig *r)
@@ -63,6 +63,7 @@ __attribute__((unused)) static int rig_open_path(rig *r, const char *arch, const
         return rc;
     }
     r->embd = aq_model_get_info(r->m)->n_embd;
+    r->wide = aq_model_get_info(r->m)->row_f32;
     r->vocab = aq_model_get_info(r->m)->n_vocab;
     return 0;
 }
@@ -104,8 +105,8 @@ __attribute__((unused)) static int rig_window(rig *r, void *s, aq_row *row, uint
                                               float *logits, float *hidden, const atomic_uint *stop,
                                               aq_err *err)
 {
-    AQ_AUTOFREE float *x = malloc((size_t)n * r->embd * sizeof(float)),
-                      *y = malloc((size_t)n * r->embd * sizeof(float));
+    AQ_AUTOFREE float *x = malloc((size_t)n * r->wide * sizeof(float)),
+                      *y = malloc((size_t)n * r->wide * sizeof(float));
     for (uint32_t i = 0; i < n; i++)
         row[i].flags |= AQ_ROW_LOGITS;
     aq_window w = {.n_rows = n, .n_back = n, .row = row, .x = x};

@@ -158,9 +158,11 @@ static void too_large(void)
 
 static void memory(void)
 {
-    const aq_model_info in = {.kv_f16_bytes_tok = 1000, .recur_bytes_seq = 7};
+    const aq_model_info in = {
+        .kv_f16_bytes_tok = 1000, .kv_q8_bytes_tok = 532, .recur_bytes_seq = 7};
     aq_err err = {0};
     ok(aq_mem_state_bytes(&in, AQ_KV_F16, 1) == 7 + AQ_PAGE_TOK * 1000 &&
+           aq_mem_state_bytes(&in, AQ_KV_Q8_0, 1) == 7 + AQ_PAGE_TOK * 532 &&
            aq_mem_state_bytes(&in, AQ_KV_F32, AQ_PAGE_TOK + 1) == 7 + AQ_PAGE_TOK * 4000,
        "the state of a chat, in whole pages");
     ok(aq_mem_check(60, 40, 100, &err) == 0 && aq_mem_check(60, 41, 100, &err) == -AQ_E_NOMEM &&

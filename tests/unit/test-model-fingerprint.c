@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fingerprints: the same for the same model whatever the file is called or says about itself, another
  * one for each thing that makes another model. */
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gguf-write.h"
@@ -19,6 +21,27 @@ static int of_file(uint8_t ret[32], aq_err *err)
         rc = aq_model_fingerprint(m, &src, ret, err);
     aq_wsrc_close(&src);
     return rc;
+}
+
+/* With card: of a model made from the file's header alone. */
+static int stamp(bool card, uint8_t ret[32], int64_t *ret_s, aq_err *err)
+{
+    AQ_AUTO(aq_model_free) aq_model *m = NULL, *c = NULL;
+    AQ_AUTO(aq_bytes_clear) aq_bytes b = {0};
+    int rc = aq_model_open(NULL, path, 0, &m, NULL, err);
+
+    if (card) {
+        rc = rc < 0 ? rc : aq_model_card(m, &b, err);
+        rc = rc < 0 ? rc : aq_model_from_card(NULL, b.p, b.n, &c, err);
+    }
+    return rc < 0 ? rc : aq_model_stamp(card ? c : m, ret, ret_s, err);
+}
+
+static bool age(int64_t s)
+{
+    struct timespec t[2] = {{.tv_sec = s, .tv_nsec = 7}, {.tv_sec = s, .tv_nsec = 7}};
+
+    return utimensat(AT_FDCWD, path, t, 0) == 0;
 }
 
 /* Change one byte `at` from the end, or the first of text found in the file. */
@@ -71,6 +94,16 @@ int main(void)
     ok(!gw_model("qwen3moe", "F16", 1, path) && !aq_failpoint_set("wsrc-read", 3, 1) &&
            (memset(two, 7, 32), of_file(two, &err) == -AQ_E_IO) && two[0] == 7 && two[31] == 7,
        "a disk that fails: %s", err.text);
+    int64_t s1 = 0, s2 = 0;
+    ok(age(1000) && stamp(false, one, &s1, &err) >= 0 && stamp(false, two, &s2, &err) >= 0 &&
+           s1 == 1000 && s2 == 1000 && !memcmp(one, two, 32),
+       "a file's stamp, twice %s", err.text);
+    ok(age(1001) && stamp(false, two, &s2, &err) >= 0 && s2 == 1001 && memcmp(one, two, 32),
+       "written to again: another one");
+    ok(!gw_model("qwen3moe", "Q8_0", 1, path) && age(1000) && stamp(false, two, &s2, &err) >= 0 &&
+           memcmp(one, two, 32),
+       "of another length: another one");
+    ok(stamp(true, two, &s2, &err) == -AQ_E_INVAL, "a card has none: %s", err.text);
     unlink(path);
     return tap_done();
 }

@@ -232,7 +232,7 @@ static void refusals(void)
          AQ_E_INVAL,
          {.messages_json = "[{\"role\":\"user\",\"content\":7}]"}},
         {"a picture",
-         "image_url",
+         "an image",
          AQ_E_UNSUPPORTED,
          {.messages_json = "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]"}},
         {"a part without text",
@@ -285,42 +285,6 @@ static void refusals(void)
     aq_engine_free(e);
 }
 
-/* What a template gets of messages as clients write them. */
-static void messages(void)
-{
-    static const struct {
-        const char *name, *in, *out;
-    } cases[] = {
-        {"texts", "[{\"role\":\"user\",\"content\":\"a\\n\"}]",
-         "[{\"role\":\"user\",\"content\":\"a\\n\"}]"},
-        {"parts",
-         "[{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"\"},"
-         "{\"text\":\"b\",\"type\":\"text\"}],\"role\":\"user\"}]",
-         "[{\"role\":\"user\",\"content\":\"a\\n\\nb\"}]"},
-        {"no parts", "[{\"role\":\"tool\",\"content\":[]}]",
-         "[{\"role\":\"tool\",\"content\":\"\"}]"},
-        {"developer", "[{\"role\":\"developer\",\"content\":\"a\"}]",
-         "[{\"role\":\"system\",\"content\":\"a\"}]"},
-        {"calls alone",
-         "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c\",\"n\":1.50}]},"
-         "{\"role\":\"assistant\",\"x\":{\"y\":[true,null]}}]",
-         "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"c\",\"n\":1.50}]},"
-         "{\"role\":\"assistant\",\"content\":\"\",\"x\":{\"y\":[true,null]}}]"},
-    };
-    for (size_t i = 0; i < AQ_LEN(cases); i++) {
-        AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
-        aq_bytes b = {0};
-        aq_err err = {0};
-        const aq_json *j;
-        bool good = a && aq_json_parse(a, cases[i].in, strlen(cases[i].in), &j, &err) >= 0 &&
-                    aq_messages_put(&b, j, &err) >= 0;
-        const char *s = aq_bytes_str(&b);
-        ok(good && s && !strcmp(s, cases[i].out), "messages with %s: %s%s", cases[i].name,
-           s ? s : "", err.text);
-        aq_bytes_clear(&b);
-    }
-}
-
 int main(void)
 {
     model = toy_model(2, 40, false);
@@ -329,7 +293,6 @@ int main(void)
     texts();
     events();
     refusals();
-    messages();
     toy_model_free(model);
     return tap_done();
 }

@@ -59,8 +59,17 @@ static bool turn_alike(const aq_layer *a, const aq_layer *b)
            memcmp(&a->scale, &b->scale, sizeof(a->scale)) == 0;
 }
 
+void aq_rope_at(const aq_net *net, const aq_layer *d, uint32_t pos, float *cs)
+{
+    for (uint32_t i = 0; i < d->n_rot / 2; i++) {
+        double a = pos * frequency(net, d, i);
+        cs[2 * i] = (float)(cos(a) * d->scale.mag);
+        cs[2 * i + 1] = (float)(sin(a) * d->scale.mag);
+    }
+}
+
 /* cos and sin of position × frequency, once for all layers in a row that turn alike. */
-static void rope_table(walk *w, const aq_layer *d)
+void aq_rope_table(walk *w, const aq_layer *d)
 {
     aq_state *s = w->s;
     uint32_t half = d->n_rot / 2;
@@ -83,7 +92,7 @@ size_t aq_attn_f32(const aq_layer *d)
 {
     size_t q = (size_t)d->n_head * d->d_k, kv = (size_t)d->n_kv * (d->d_k + d->d_v),
            o = (size_t)d->n_head * d->d_v;
-    return (d->gated ? 4 : 1) * q + kv + o;
+    return (d->gated ? 4 : 1) * q + kv + o + aq_index_f32(d);
 }
 
 /* Rows [n_head][q d | gate d] into rows of q and of gates. */
@@ -141,6 +150,7 @@ void aq_mix_attn(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, fl
         mul[n_mul++] = (aq_mul){&nl->m[AQ_W_K], k};
     if (nl->m[AQ_W_V].data)
         mul[n_mul++] = (aq_mul){&nl->m[AQ_W_V], v};
+    const uint32_t *sel = aq_index(w, nl, l, h);
     b->matmul(ctx, mul, n_mul, h, n);
     aq_walk_add_bias(q, nl->v[AQ_W_Q_BIAS], n, nl->m[AQ_W_Q].rows);
     if (d->gated) {
@@ -151,12 +161,13 @@ void aq_mix_attn(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, fl
     }
     norm_heads(w, nl, AQ_W_Q_NORM, d->n_head, d->d_k, q);
     if (d->rope != AQ_ROPE_NONE) {
-        rope_table(w, d);
+        aq_rope_table(w, d);
         b->rope(ctx, q, n, d->n_head, d->d_k, d->n_rot, d->rope, w->s->cs);
     }
     if (!d->kv_back)
         put_kv(w, nl, l, k, v);
-    b->attend(ctx, d, &w->store->kv[l], w->store->run, w->store->n_run, q, nl->v[AQ_W_SINKS], o);
+    b->attend(ctx, d, &w->store->kv[l], w->store->run, w->store->n_run, q, nl->v[AQ_W_SINKS], sel,
+              o);
     for (size_t i = 0; gate && i < (size_t)n * nq; i++)
         o[i] *= aq_walk_sigmoid(gate[i]);
     b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_O], y}, 1, o, n);
@@ -213,14 +224,14 @@ void aq_mix_latent(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, 
     for (uint32_t r = 0; r < n; r++)
         b->norm(ctx, k + (size_t)r * entry, nl->v[AQ_W_KV_A_NORM], 1, d->n_lora, eps,
                 k + (size_t)r * entry);
-    rope_table(w, d); /* the roped values are the last of an entry and of a head */
+    aq_rope_table(w, d); /* the roped values are the last of an entry and of a head */
     b->rope(ctx, k + d->n_lora, n, 1, entry, d->n_rot, d->rope, w->s->cs);
     b->rope(ctx, q + d->d_nope, n, H, head, d->n_rot, d->rope, w->s->cs);
     b->kv_put(ctx, kv, w->store->run, w->store->n_run, k, NULL);
     per_head(w, &nl->m[AQ_W_K_B], q, head, qe, entry, t, u);
     for (size_t i = 0; i < (size_t)n * H; i++)
         memcpy(qe + i * entry + d->n_lora, q + i * head + d->d_nope, d->n_rot * sizeof(float));
-    b->attend(ctx, d, kv, w->store->run, w->store->n_run, qe, NULL, o);
+    b->attend(ctx, d, kv, w->store->run, w->store->n_run, qe, NULL, NULL, o);
     per_head(w, &nl->m[AQ_W_V_B], o, entry, ov, d->d_val, t, u);
     b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_O], y}, 1, ov, n);
 }

@@ -8,7 +8,7 @@
 
 #include "aq/engine.h"
 
-#define AQ_BACKEND_ABI 1u
+#define AQ_BACKEND_ABI 2u
 
 struct aq_blocks;
 typedef struct aq_backend {
@@ -35,6 +35,8 @@ typedef struct aq_backend {
     /** win->x [n_rows][n_embd]: hidden rows (after the final norm) of the positions before the rows; logits of the rows with LOGITS. */
     int (*draft)(void *w, void *s, const aq_window *, float *logits, float *hidden,
                  const atomic_uint *stop, aq_err *);
+    /** Entries of seq in the draft layers of s: positions 1 … n. NULL = it has no draft layers. */
+    uint32_t (*draft_len)(const void *s, uint32_t seq);
     /** This w's experts as a host (borrows w). UNSUPPORTED when it has none. */
     int (*host)(void *w, aq_expert_host *ret, aq_err *);
     int (*sync)(void *w, aq_err *); /* results valid after this */

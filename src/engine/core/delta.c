@@ -131,6 +131,9 @@ void aq_mix_delta(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, f
                      tmp + (size_t)run->row0 * c, o + (size_t)run->row0 * inner);
     }
     b->norm(ctx, o, nl->v[AQ_W_SSM_NORM], n * nv, d->d_state, eps, o);
-    b->glu(ctx, AQ_ACT_SILU, z, o, (size_t)n * inner, o); /* o ⊙ silu(z) */
+    for (size_t i = 0; d->z_sigmoid && i < (size_t)n * inner; i++)
+        o[i] *= aq_walk_sigmoid(z[i]);
+    if (!d->z_sigmoid)
+        b->glu(ctx, AQ_ACT_SILU, z, o, (size_t)n * inner, o); /* o ⊙ silu(z) */
     b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_SSM_OUT], y}, 1, o, n);
 }

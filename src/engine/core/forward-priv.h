@@ -25,6 +25,7 @@
 typedef struct aq_mat {
     const aq_type *type; /* as stored */
     uint32_t rows, cols;
+    bool fine; /* what it makes decides over experts: inputs are rounded to 16 bits at least */
     uint32_t e0, n_mat; /* a stack holds experts [e0, e0 + n_mat); a single matrix: 0, 1 */
     size_t bytes;       /* held by data */
     void *data;
@@ -63,24 +64,81 @@ typedef struct aq_experts {
 
 /* ---- KV ------------------------------------------------------------------------------------------------------------ */
 
-/** KV of one layer. A page holds K [n_kv][AQ_PAGE_TOK][d_k], then V [n_kv][AQ_PAGE_TOK][d_v]; values are f32 or f16.
- * Of a latent layer K is V too (d_v = d_k, v_off = 0). */
+/** KV of one layer. A page holds K [n_kv][AQ_PAGE_TOK][d_k], then V [n_kv][AQ_PAGE_TOK][d_v]; values are f32, f16, or
+ * blocks of 32 with a scale (q8_0: f16, then 32 int8; a row's last block may be padded).
+ * Of a latent layer K is V too (d_v = d_k, v_off = 0). With an indexer there follow raw keys [AQ_PAGE_TOK][d_idx], f32 or f16, and
+ * the keys of whole blocks [AQ_PAGE_TOK / idx_block][d_idx] f32. */
 typedef struct aq_kv {
-    uint32_t type; /* AQ_KV_F32 or AQ_KV_F16 */
-    uint32_t n_kv, d_k, d_v, val_bytes;
-    size_t page_bytes, v_off;
+    uint32_t type; /* AQ_KV_* */
+    uint32_t n_kv, d_k, d_v;
+    uint32_t k_bytes, v_bytes; /* of one head's entry */
+    size_t page_bytes, v_off, raw_off, block_off;
+    uint32_t d_idx;
     uint8_t *base; /* [n_page][page_bytes], 64-byte aligned */
     bool borrowed; /* base is another layer's */
+    bool idx_f32;
 } aq_kv;
 static inline void *aq_kv_k(const aq_kv *kv, uint32_t page, uint32_t head, uint32_t tok)
 {
-    return kv->base + page * kv->page_bytes +
-           ((size_t)head * AQ_PAGE_TOK + tok) * kv->d_k * kv->val_bytes;
+    return kv->base + page * kv->page_bytes + ((size_t)head * AQ_PAGE_TOK + tok) * kv->k_bytes;
 }
 static inline void *aq_kv_v(const aq_kv *kv, uint32_t page, uint32_t head, uint32_t tok)
 {
     return kv->base + page * kv->page_bytes + kv->v_off +
-           ((size_t)head * AQ_PAGE_TOK + tok) * kv->d_v * kv->val_bytes;
+           ((size_t)head * AQ_PAGE_TOK + tok) * kv->v_bytes;
+}
+
+static inline void *aq_kv_raw(const aq_kv *kv, uint32_t page, uint32_t tok)
+{
+    return kv->base + page * kv->page_bytes + kv->raw_off +
+           (size_t)tok * kv->d_idx * (kv->idx_f32 ? 4 : 2);
+}
+static inline float *aq_kv_block(const aq_kv *kv, uint32_t page, uint32_t block) /* in the page */
+{
+    return (float *)(kv->base + page * kv->page_bytes + kv->block_off) + (size_t)block * kv->d_idx;
+}
+
+/* What a row of sparse attention sees: [0] = blocks chosen, then their numbers ascending, then as much scratch. */
+#define AQ_SEEN_ALL 0xffffffffu
+static inline uint32_t aq_sel_u32(const aq_layer *d)
+{
+    return 2 * d->idx_top + 1;
+}
+
+/** The entries that a row sees, range by range: none crosses a multiple of AQ_SEEN_TOK (nor a page's end), and how they are cut
+ * depends on the row's place and choice alone. */
+#define AQ_SEEN_TOK 64u
+typedef struct aq_seen {
+    const uint32_t *id; /* [n] blocks */
+    uint32_t n, i, block, at, end;
+} aq_seen;
+/** Entries [first, end), or with sel the blocks in it and those behind the last whole block before end. */
+static inline aq_seen aq_seen_begin(const aq_layer *d, const uint32_t *sel, uint32_t first,
+                                    uint32_t end)
+{
+    if (!sel || sel[0] == AQ_SEEN_ALL)
+        return (aq_seen){.at = first, .end = end};
+    return (aq_seen){.id = sel + 1,
+                     .n = sel[0],
+                     .block = d->idx_block,
+                     .at = end / d->idx_block * d->idx_block,
+                     .end = end};
+}
+/** Length of the next range, which begins at *ret; 0 = that was all. */
+static inline uint32_t aq_seen_next(aq_seen *s, uint32_t *ret)
+{
+    uint32_t n = 0;
+    if (s->i == s->n) {
+        *ret = s->at;
+        n = AQ_MIN(s->end, (s->at / AQ_SEEN_TOK + 1) * AQ_SEEN_TOK) - s->at;
+        s->at += n;
+        return n;
+    }
+    *ret = s->id[s->i] * s->block;
+    do
+        n += s->block;
+    while (++s->i < s->n && s->id[s->i] * s->block == *ret + n && (*ret + n) % AQ_SEEN_TOK);
+    return n;
 }
 
 /** The rows of one seq in a window: rows [row0, row0 + n), whose KV entries are [kv0, kv0 + n) of the seq. Entry i lies in page
@@ -134,9 +192,13 @@ typedef struct aq_blocks {
     /** Write k [n_rows][n_kv][d_k] and, unless NULL, v [n_rows][n_kv][d_v] into the pages of the runs (f16: round to nearest even). */
     void (*kv_put)(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k,
                    const float *v);
-    /** out [n_rows][n_head][d_v] = softmax(q · K × score_scale) V; head h reads KV head h / (n_head / n_kv). sinks [n_head] or NULL. */
+    /** out [n_rows][n_head][d_v] = softmax(q · K × score_scale) V; head h reads KV head h / (n_head / n_kv). sinks [n_head] or NULL.
+     * sel [n_rows][aq_sel_u32]: what each row sees, or NULL: all. */
     void (*attend)(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
-                   const float *q, const float *sinks, float *out);
+                   const float *q, const float *sinks, const uint32_t *sel, float *out);
+    /** What each row of a layer with an indexer sees: q [n_rows][n_idx][d_idx], sel [n_rows][aq_sel_u32]. */
+    void (*choose)(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
+                   const float *q, uint32_t *sel);
     void (*glu)(void *ctx, int act, const float *gate, const float *up, size_t n,
                 float *y);                      /* y = act(gate, up); y may be gate or up */
     void (*delta)(void *ctx, const aq_delta *); /* the step form, row by row, for any n */
@@ -147,10 +209,21 @@ void aq_scalar_norm(void *ctx, const float *x, const float *w, uint32_t n, uint3
                     float *y);
 void aq_scalar_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot,
                     int kind, const float *cs);
+/** q8_0 rows of KV: n values in aq_kv_row_bytes(AQ_KV_Q8_0, n). Rounded to nearest, halves away from zero; what is no number stays none. */
+void aq_kv_q8_put(const float *x, uint32_t n, uint8_t *ret);
+void aq_kv_q8_get(const uint8_t *p, uint32_t n, float *ret);
 void aq_scalar_kv_put(void *ctx, const aq_kv *, const aq_run *, uint32_t n_run, const float *k,
                       const float *v);
 void aq_scalar_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
-                      const float *q, const float *sinks, float *out);
+                      const float *q, const float *sinks, const uint32_t *sel, float *out);
+void aq_scalar_choose(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
+                      const float *q, uint32_t *sel);
+/** dot [t] = q · k_t for t < n, k [n][d]. */
+typedef void (*aq_dots_fn)(void *ctx, const float *q, const float *k, uint32_t n, uint32_t d,
+                           float *dot);
+/** One row's choice among the first n_block blocks (index.c): q [n_idx][d_idx], sel [aq_sel_u32]. */
+void aq_choose_row(const aq_layer *, const aq_kv *, const uint32_t *page, uint32_t n_block,
+                   const float *q, aq_dots_fn, void *ctx, uint32_t *sel);
 void aq_scalar_glu(void *ctx, int act, const float *gate, const float *up, size_t n, float *y);
 void aq_scalar_delta(void *ctx, const aq_delta *);
 
@@ -207,7 +280,11 @@ typedef struct aq_net {
         ple_proj; /* per-layer embeddings, with the layers; embd is then here as well */
     float *ple_norm;
     float *out_norm, *rope_freqs;
-    float *ones; /* [n_embd or the widest head]: the weight of norms without one */
+    float *hc_norm; /* the last mix of streams, with the ends */
+    aq_mat hc_down, hc_up;
+    aq_wsrc src;        /* where rows of the n-gram table come from */
+    uint8_t *ngram_row; /* one of them as stored */
+    float *ones;        /* [n_embd or the widest head]: the weight of norms without one */
     uint32_t n_rope_freqs;
     uint64_t bytes; /* of all weights held */
 } aq_net;
@@ -228,6 +305,7 @@ int aq_net_embed(void *w, const aq_row *, uint32_t n, float *x, aq_err *);
 int aq_net_head(void *w, const float *x, uint32_t n, float *logits, float *hidden, aq_err *);
 int aq_net_draft(void *w, void *s, const aq_window *, float *logits, float *hidden,
                  const atomic_uint *stop, aq_err *);
+uint32_t aq_net_draft_len(const void *s, uint32_t seq);
 int aq_net_host(void *w, aq_expert_host *ret, aq_err *);
 int aq_net_sync(void *w, aq_err *);
 void aq_net_drop_state(void *s);
@@ -259,6 +337,7 @@ void aq_parts_add(const float *parts, const int32_t *expert, uint32_t n, uint32_
         .embed = aq_net_embed,                \
         .head = aq_net_head,                  \
         .draft = aq_net_draft,                \
+        .draft_len = aq_net_draft_len,        \
         .host = aq_net_host,                  \
         .sync = aq_net_sync,                  \
         .drop_state = aq_net_drop_state,      \

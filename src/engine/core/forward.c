@@ -13,7 +13,8 @@
 static int new_scratch(aq_state *s, aq_err *err)
 {
     const aq_net *net = s->net;
-    size_t row = 0, rot = 2, rows = s->cfg.max_rows, embd = net->model->info.n_embd;
+    size_t row = 0, rot = 2, rows = s->cfg.max_rows, embd = net->model->info.n_embd,
+           wide = net->model->info.row_f32;
     uint32_t n_layer = net->l1 - net->l0;
     size_t ple = (size_t)net->model->n_ple * net->model->info.n_layer;
     for (uint32_t l = 0; l < n_layer + (net->draft != NULL); l++) {
@@ -22,6 +23,10 @@ static int new_scratch(aq_state *s, aq_err *err)
                           : d->mixer == AQ_MIX_LATENT ? aq_latent_f32(&net->layer[l])
                                                       : aq_delta_f32(d));
         row = AQ_MAX(row, aq_ffn_f32(d, embd));
+        if (net->model->n_stream > 1 && l < n_layer)
+            row = AQ_MAX(row, aq_streams_f32(net->model, net->layer[l].m[AQ_W_HC_ATTN_DOWN].rows));
+        if (d->ng_back)
+            row = AQ_MAX(row, aq_ngram_f32(net->model));
         rot = AQ_MAX(rot, d->n_rot);
     }
     row = AQ_MAX(row, 2 * embd); /* the draft layer's input */
@@ -29,15 +34,18 @@ static int new_scratch(aq_state *s, aq_err *err)
     s->buf_f32 = row * rows + 16 * PAD;
     if (s->buf_f32 > SIZE_MAX / 8)
         return aq_fail(err, AQ_E_LIMIT, "windows of %zu rows are too large for this model", rows);
-    s->x = aligned_alloc(64, (embd * rows + PAD) / PAD * PAD * sizeof(float));
+    s->x = aligned_alloc(64, (wide * rows + PAD) / PAD * PAD * sizeof(float));
     s->h = aligned_alloc(64, (embd * rows + PAD) / PAD * PAD * sizeof(float));
     s->cs = aligned_alloc(64, (rot * rows + PAD) / PAD * PAD * sizeof(float));
     s->buf = aligned_alloc(64, (s->buf_f32 + PAD) / PAD * PAD * sizeof(float));
     s->ple = ple ? aligned_alloc(64, (ple * rows + PAD) / PAD * PAD * sizeof(float)) : NULL;
+    s->inject = calloc(rows * net->model->n_stream, sizeof(float));
     s->draft_row = calloc(rows, sizeof(*s->draft_row));
-    if (!s->x || !s->h || !s->cs || !s->buf || !s->draft_row || (ple && !s->ple))
+    if (!s->x || !s->h || !s->cs || !s->buf || !s->draft_row || !s->inject || (ple && !s->ple))
         return aq_fail(err, AQ_E_NOMEM, "scratch for windows of %zu rows: out of memory", rows);
-    s->bytes = (2 * embd * rows + rot * rows + ple * rows + s->buf_f32) * sizeof(float);
+    s->bytes =
+        ((embd + wide + net->model->n_stream) * rows + rot * rows + ple * rows + s->buf_f32) *
+        sizeof(float);
     return 0;
 }
 
@@ -49,10 +57,6 @@ int aq_net_state(void *w, const aq_state_cfg *cfg, void **ret_s, aq_err *err)
     uint32_t n_layer = net->l1 - net->l0;
     if (net->flags & AQ_PLACE_EXPERTS)
         return aq_fail(err, AQ_E_INVAL, "an expert host keeps no state of chats");
-    if (net->model->info.row_f32 != net->model->info.n_embd)
-        return aq_fail(err, AQ_E_UNSUPPORTED,
-                       "rows of %u values for embeddings of %u are not supported by this backend",
-                       net->model->info.row_f32, net->model->info.n_embd);
     aq_state *s = calloc(1, sizeof(*s));
     AQ_AUTO(aq_net_drop_state) void *guard = s;
     if (!s)
@@ -86,6 +90,7 @@ void aq_net_drop_state(void *state)
     free(s->cs);
     free(s->buf);
     free(s->ple);
+    free(s->inject);
     free(s->draft_row);
     free(s);
 }
@@ -168,6 +173,48 @@ static void join(walk *w, const float *norm, float *x)
     aq_walk_add(x, h, (size_t)w->n * embd);
 }
 
+static void mix_streams(walk *w, const aq_net_layer *nl, uint32_t first, const float *x)
+{
+    aq_state *s = w->s;
+    size_t wide = w->net->model->info.row_f32;
+    aq_mix_w mix = {nl->v[first], &nl->m[first + 1], &nl->m[first + 2], &nl->m[first + 3]};
+    s->taken = 0;
+    float *xn = aq_walk_take(s, wide, w->n), *gate = aq_walk_take(s, wide, w->n),
+          *lo = aq_walk_take(s, mix.down->rows, w->n);
+    aq_streams_mix(w->net, &mix, x, w->n, xn, gate, lo, s->h, s->inject);
+    s->taken = 0;
+}
+
+static void run_mixer(walk *w, const aq_net_layer *nl, uint32_t l)
+{
+    float *h = w->s->h;
+    if (nl->d->mixer == AQ_MIX_ATTN)
+        aq_mix_attn(w, nl, l, h, h);
+    else if (nl->d->mixer == AQ_MIX_LATENT)
+        aq_mix_latent(w, nl, l, h, h);
+    else
+        aq_mix_delta(w, nl, l, h, h);
+}
+
+/* A layer between streams: x [n][row_f32]. */
+static int walk_streams(walk *w, const aq_net_layer *nl, uint32_t l, uint32_t layer, float *x,
+                        aq_err *err)
+{
+    aq_state *s = w->s;
+    s->taken = 0;
+    int rc = nl->d->ng_back ? aq_ngram_add(w, nl, l, x, err) : 0;
+    if (rc < 0)
+        return rc;
+    mix_streams(w, nl, AQ_W_HC_ATTN_NORM, x);
+    run_mixer(w, nl, l);
+    aq_streams_join(w->net, x, s->h, s->inject, w->n);
+    mix_streams(w, nl, AQ_W_HC_FFN_NORM, x);
+    rc = aq_ffn(w, nl, layer, x, s->h, s->h, err);
+    if (rc >= 0)
+        aq_streams_join(w->net, x, s->h, s->inject, w->n);
+    return rc;
+}
+
 /* h is the block's output and, before, its normed input: blocks read all of their input before they write. */
 static int walk_layer(walk *w, const aq_net_layer *nl, uint32_t l, uint32_t layer, float *x,
                       aq_err *err)
@@ -176,14 +223,11 @@ static int walk_layer(walk *w, const aq_net_layer *nl, uint32_t l, uint32_t laye
     const aq_blocks *b = w->net->blocks;
     uint32_t embd = w->net->model->info.n_embd;
     float eps = w->net->model->eps;
+    if (w->net->model->n_stream > 1)
+        return walk_streams(w, nl, l, layer, x, err);
     b->norm(w->net->ctx, x, nl->v[AQ_W_ATTN_NORM], w->n, embd, eps, s->h);
     s->taken = 0;
-    if (nl->d->mixer == AQ_MIX_ATTN)
-        aq_mix_attn(w, nl, l, s->h, s->h);
-    else if (nl->d->mixer == AQ_MIX_LATENT)
-        aq_mix_latent(w, nl, l, s->h, s->h);
-    else
-        aq_mix_delta(w, nl, l, s->h, s->h);
+    run_mixer(w, nl, l);
     join(w, nl->v[AQ_W_POST_NORM], x);
     b->norm(w->net->ctx, x, nl->v[AQ_W_FFN_NORM], w->n, embd, eps, s->h);
     s->taken = 0;
@@ -221,7 +265,7 @@ int aq_net_forward(void *w, void *state, const aq_window *win, const aq_expert_h
 {
     aq_net *net = w;
     aq_state *s = state;
-    uint32_t embd = net->model->info.n_embd;
+    uint32_t wide = net->model->info.row_f32;
     if (!s->main)
         return aq_fail(err, AQ_E_INVAL, "there are no layers here to send a window through");
     if (n_wanted(win) != win->n_back)
@@ -241,7 +285,7 @@ int aq_net_forward(void *w, void *state, const aq_window *win, const aq_expert_h
     if (win->n_rows > 0 && net->ple_proj.data)
         rc = ple_inputs(net, s, win, err);
     if (win->n_rows > 0)
-        memcpy(s->x, win->x, (size_t)win->n_rows * embd * sizeof(float));
+        memcpy(s->x, win->x, (size_t)win->n_rows * wide * sizeof(float));
     for (uint32_t l = net->l0; rc == 0 && win->n_rows > 0 && l < net->l1; l++) {
         rc = stopped(stop, l, err);
         if (rc == 0)
@@ -253,7 +297,7 @@ int aq_net_forward(void *w, void *state, const aq_window *win, const aq_expert_h
     }
     for (uint32_t i = 0, o = 0; i < win->n_rows; i++)
         if (win->row[i].flags & (AQ_ROW_BACK | AQ_ROW_LOGITS))
-            memcpy(x_out + (size_t)o++ * embd, s->x + (size_t)i * embd, embd * sizeof(float));
+            memcpy(x_out + (size_t)o++ * wide, s->x + (size_t)i * wide, wide * sizeof(float));
     return 0;
 }
 
@@ -280,10 +324,13 @@ static int embed_row(const aq_net *net, const aq_mat *embd, uint32_t i, int32_t 
 int aq_net_embed(void *w, const aq_row *row, uint32_t n, float *x, aq_err *err)
 {
     aq_net *net = w;
+    size_t wide = net->model->info.row_f32, embd = net->model->info.n_embd;
     int rc = check_ends(net, err);
-    for (uint32_t i = 0; rc == 0 && i < n; i++)
-        rc =
-            embed_row(net, &net->embd, i, row[i].tok, x + (size_t)i * net->model->info.n_embd, err);
+    for (uint32_t i = 0; rc == 0 && i < n; i++, x += wide) {
+        rc = embed_row(net, &net->embd, i, row[i].tok, x, err);
+        for (size_t c = 1; rc == 0 && c < net->model->n_stream; c++)
+            memcpy(x + c * embd, x, embd * sizeof(float));
+    }
     return rc;
 }
 
@@ -292,6 +339,18 @@ static void finish_logits(const aq_model *m, float *logits, size_t n)
     aq_walk_scale(logits, m->logit_scale, n);
     for (size_t i = 0; m->logit_cap != 0 && i < n; i++)
         logits[i] = (float)(m->logit_cap * tanh((double)logits[i] / m->logit_cap));
+}
+
+/* With streams their last mix is the final norm. */
+static int mix_head(const aq_net *net, const float *x, uint32_t n, float *h, aq_err *err)
+{
+    size_t wide = (size_t)n * net->model->info.row_f32;
+    aq_mix_w mix = {net->hc_norm, &net->hc_down, &net->hc_up, NULL};
+    AQ_AUTOFREE float *tmp = malloc((2 * wide + (size_t)n * net->hc_down.rows) * sizeof(float));
+    if (!tmp)
+        return aq_fail(err, AQ_E_NOMEM, "head for %u rows: out of memory", n);
+    aq_streams_mix(net, &mix, x, n, tmp, tmp + wide, tmp + 2 * wide, h, NULL);
+    return 0;
 }
 
 int aq_net_head(void *w, const float *x, uint32_t n, float *logits, float *hidden, aq_err *err)
@@ -307,7 +366,10 @@ int aq_net_head(void *w, const float *x, uint32_t n, float *logits, float *hidde
     float *h = hidden ? hidden : own;
     if (!h)
         return aq_fail(err, AQ_E_NOMEM, "head for %u rows: out of memory", n);
-    net->blocks->norm(net->ctx, x, net->out_norm, n, embd, net->model->eps, h);
+    if (!net->hc_norm)
+        net->blocks->norm(net->ctx, x, net->out_norm, n, embd, net->model->eps, h);
+    else if ((rc = mix_head(net, x, n, h, err)) < 0)
+        return rc;
     if (logits) {
         net->blocks->matmul(net->ctx, &(aq_mul){&net->out, logits}, 1, h, n);
         finish_logits(net->model, logits, (size_t)n * net->out.rows);
@@ -424,4 +486,13 @@ int aq_net_draft(void *w, void *state, const aq_window *win, float *logits, floa
     }
     draft_output(&wk, win, s->x, logits, hidden);
     return 0;
+}
+
+uint32_t aq_net_draft_len(const void *state, uint32_t seq)
+{
+    const aq_state *s = state;
+    uint32_t len = 0;
+    if (s->draft)
+        aq_seqmap_pages(s->draft->map, seq, &len);
+    return len;
 }

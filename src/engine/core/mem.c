@@ -135,8 +135,7 @@ int aq_mem_check(uint64_t weights_bytes, uint64_t state_bytes, uint64_t free_byt
 uint64_t aq_mem_state_bytes(const aq_model_info *in, uint32_t kv_type, uint64_t n_tok)
 {
     uint64_t pages = (n_tok + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK;
-    return in->recur_bytes_seq +
-           pages * AQ_PAGE_TOK * in->kv_f16_bytes_tok * (kv_type == AQ_KV_F32 ? 2 : 1);
+    return in->recur_bytes_seq + pages * AQ_PAGE_TOK * aq_model_kv_bytes_tok(in, kv_type);
 }
 
 uint64_t aq_mem_free_bytes(void)

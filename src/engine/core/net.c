@@ -61,10 +61,23 @@ static bool is_vector(int role)
     case AQ_W_E_NORM:
     case AQ_W_H_NORM:
     case AQ_W_SH_HEAD_NORM:
+    case AQ_W_HC_ATTN_NORM:
+    case AQ_W_HC_FFN_NORM:
+    case AQ_W_IDX_Q_NORM:
+    case AQ_W_IDX_K_NORM:
+    case AQ_W_NG_KEY_NORM:
+    case AQ_W_NG_QUERY_NORM:
+    case AQ_W_NG_CONV_NORM:
+    case AQ_W_NG_CONV:
         return true;
     default:
         return false;
     }
+}
+
+static bool is_mixer(int role)
+{
+    return role >= AQ_W_Q && role <= AQ_W_SSM_OUT;
 }
 
 static bool is_expert(int role)
@@ -124,7 +137,9 @@ uint64_t aq_net_load_bytes(const aq_model *m, const aq_place *place, uint32_t l0
         return sum;
     if (m->info.n_draft > 0)
         sum += layer_load_bytes(m, place, &m->layer[m->info.n_layer]);
-    sum += m->tensor[m->w_embd].bytes + m->tensor[m->w_out_norm].bytes;
+    const int32_t ends[] = {m->w_embd, m->w_out_norm, m->w_hc_norm, m->w_hc_down, m->w_hc_up};
+    for (size_t i = 0; i < AQ_LEN(ends); i++)
+        sum += ends[i] >= 0 ? m->tensor[ends[i]].bytes : 0;
     if (m->w_out != m->w_embd)
         sum += m->tensor[m->w_out].bytes;
     return sum;
@@ -225,6 +240,8 @@ static int load_layer(loader *ld, uint32_t l, aq_net_layer *nl, aq_err *err)
         int rc = is_vector(r)
                      ? load_vector(ld, d->w[r], d->row0[r], d->rows[r], &nl->v[r], &nl->n_v[r], err)
                      : load_matrix(ld, d->w[r], kind, d->row0[r], d->rows[r], &nl->m[r], err);
+        /* near ties of routers are upset by what a mixer's rounded inputs do to the residual stream */
+        nl->m[r].fine = ld->net->model->info.n_expert > 0 && is_mixer(r);
         if (rc < 0)
             return rc;
     }
@@ -238,7 +255,11 @@ static int load_ends(loader *ld, aq_err *err)
     int rc = net->embd.data ? 0 : load_matrix(ld, m->w_embd, ONE, 0, 0, &net->embd, err);
     if (rc < 0)
         return rc;
-    rc = load_vector(ld, m->w_out_norm, 0, 0, &net->out_norm, NULL, err);
+    if (m->w_hc_norm < 0)
+        rc = load_vector(ld, m->w_out_norm, 0, 0, &net->out_norm, NULL, err);
+    else if ((rc = load_vector(ld, m->w_hc_norm, 0, 0, &net->hc_norm, NULL, err)) >= 0 &&
+             (rc = load_matrix(ld, m->w_hc_down, ONE, 0, 0, &net->hc_down, err)) >= 0)
+        rc = load_matrix(ld, m->w_hc_up, ONE, 0, 0, &net->hc_up, err);
     if (rc < 0)
         return rc;
     net->tied = m->w_out == m->w_embd;
@@ -315,6 +336,14 @@ int aq_net_load(const aq_blocks *blocks, aq_rt *rt, const aq_model *m, const aq_
     if (m->w_ple_embd >= 0 && l1 > l0 && !(place->flags & AQ_PLACE_EXPERTS) &&
         (rc = load_ple(&ld, err)) < 0)
         return rc;
+    if (m->w_ngram >= 0) {
+        const aq_tensor *t = &m->tensor[m->w_ngram];
+        net->src = *src;
+        net->ngram_row =
+            malloc((size_t)(m->ngram.dim / t->type->block_vals) * t->type->block_bytes);
+        if (!net->ngram_row)
+            return aq_fail(err, AQ_E_NOMEM, "weights: out of memory");
+    }
     for (uint32_t l = l0; l < l1; l++)
         if ((rc = load_layer(&ld, l, &net->layer[l - l0], err)) < 0)
             return rc;
@@ -351,6 +380,12 @@ void aq_net_drop(void *w)
         net->blocks->mat_drop(net->ctx, &net->ple_embd);
     if (net->ple_proj.data)
         net->blocks->mat_drop(net->ctx, &net->ple_proj);
+    if (net->hc_down.data)
+        net->blocks->mat_drop(net->ctx, &net->hc_down);
+    if (net->hc_up.data)
+        net->blocks->mat_drop(net->ctx, &net->hc_up);
+    free(net->hc_norm);
+    free(net->ngram_row);
     free(net->ple_norm);
     free(net->ones);
     free(net->out_norm);

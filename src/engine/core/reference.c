@@ -199,6 +199,7 @@ static const aq_blocks ref_blocks = {
     .rope = aq_scalar_rope,
     .kv_put = aq_scalar_kv_put,
     .attend = aq_scalar_attend,
+    .choose = aq_scalar_choose,
     .glu = aq_scalar_glu,
     .delta = aq_scalar_delta,
 };

@@ -38,10 +38,54 @@ void aq_scalar_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d
             }
 }
 
+void aq_kv_q8_put(const float *x, uint32_t n, uint8_t *ret)
+{
+    for (uint32_t b = 0; b < n; b += 32, ret += 34) {
+        uint32_t k = AQ_MIN(32u, n - b), bits = 0;
+        for (uint32_t i = 0; i < k; i++) { /* among bit patterns NaN and infinity are the largest */
+            uint32_t v;
+            memcpy(&v, &x[b + i], 4);
+            bits = AQ_MAX(bits, v & 0x7fffffff);
+        }
+        float max;
+        memcpy(&max, &bits, 4);
+        float inv = max >= 0x1p-100f ? 127 / max : 0;
+        uint16_t d = aq_f32_to_f16(max / 127);
+        memcpy(ret, &d, 2);
+        memset(ret + 2, 0, 32);
+        for (uint32_t i = 0; i < k; i++) {
+            float v = roundf(x[b + i] * inv);
+            ((int8_t *)ret)[2 + i] = (int8_t)(v > 127 ? 127 : v >= -127 ? v : -127);
+        }
+    }
+}
+
+void aq_kv_q8_get(const uint8_t *p, uint32_t n, float *ret)
+{
+    for (; n > 0; p += 34, ret += 32) {
+        uint16_t h;
+        uint32_t k = AQ_MIN(32u, n);
+        memcpy(&h, p, 2);
+        float d = aq_f16_to_f32(h);
+        const int8_t *q = (const int8_t *)p + 2;
+        if (k == 32)
+            for (uint32_t i = 0; i < 32; i++)
+                ret[i] = d * q[i];
+        else
+            for (uint32_t i = 0; i < k; i++)
+                ret[i] = d * q[i];
+        n -= k;
+    }
+}
+
 static void put_vals(uint32_t type, void *dst, const float *src, uint32_t n)
 {
     if (type == AQ_KV_F32) {
         memcpy(dst, src, n * sizeof(float));
+        return;
+    }
+    if (type == AQ_KV_Q8_0) {
+        aq_kv_q8_put(src, n, dst);
         return;
     }
     uint16_t *h = dst;
@@ -67,19 +111,27 @@ void aq_scalar_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n_
 
 static float kv_val(const aq_kv *kv, const void *p, uint32_t i)
 {
-    return kv->type == AQ_KV_F32 ? ((const float *)p)[i] : aq_f16_to_f32(((const uint16_t *)p)[i]);
+    if (kv->type != AQ_KV_Q8_0)
+        return kv->type == AQ_KV_F32 ? ((const float *)p)[i]
+                                     : aq_f16_to_f32(((const uint16_t *)p)[i]);
+    const uint8_t *b = (const uint8_t *)p + i / 32 * 34;
+    uint16_t d;
+    memcpy(&d, b, 2);
+    return aq_f16_to_f32(d) * ((const int8_t *)b)[2 + i % 32];
 }
 
 /* One head of one row: one pass over the entries, what is summed so far shrinks when a larger score comes. */
-static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page, uint32_t lo,
-                        uint32_t hi, uint32_t g, const float *q, const float *sink, float *out)
+static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page, aq_seen all,
+                        uint32_t g, const float *q, const float *sink, float *out)
 {
     double acc[512];
     for (uint32_t v0 = 0; v0 < kv->d_v; v0 += AQ_LEN(acc)) { /* a slice of the values at a time */
         uint32_t nv = AQ_MIN(kv->d_v - v0, (uint32_t)AQ_LEN(acc));
         double top = sink ? *sink : -INFINITY, sum = sink ? 1 : 0;
         memset(acc, 0, sizeof(acc));
-        for (uint32_t t = lo; t < hi; t++) {
+        aq_seen seen = all;
+        uint32_t t, n = aq_seen_next(&seen, &t);
+        for (; n > 0; t++, n = n > 1 ? n - 1 : aq_seen_next(&seen, &t)) {
             const void *k = aq_kv_k(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK),
                        *v = aq_kv_v(kv, page[t / AQ_PAGE_TOK], g, t % AQ_PAGE_TOK);
             double s = 0;
@@ -104,15 +156,18 @@ static void attend_head(const aq_layer *d, const aq_kv *kv, const uint32_t *page
 }
 
 void aq_scalar_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run,
-                      uint32_t n_run, const float *q, const float *sinks, float *out)
+                      uint32_t n_run, const float *q, const float *sinks, const uint32_t *sel,
+                      float *out)
 {
     uint32_t group = d->n_head / kv->n_kv;
     for (uint32_t r = 0; r < n_run; r++)
         for (uint32_t j = 0; j < run[r].n; j++) {
             uint32_t hi = run[r].kv0 + j + 1, lo = d->window && hi > d->window ? hi - d->window : 0;
             size_t row = (size_t)(run[r].row0 + j) * d->n_head;
+            aq_seen seen = aq_seen_begin(
+                d, sel ? sel + (size_t)(run[r].row0 + j) * aq_sel_u32(d) : NULL, lo, hi);
             for (uint32_t h = 0; h < d->n_head; h++)
-                attend_head(d, kv, run[r].page, lo, hi, h / group, q + (row + h) * kv->d_k,
+                attend_head(d, kv, run[r].page, seen, h / group, q + (row + h) * kv->d_k,
                             sinks ? sinks + h : NULL, out + (row + h) * kv->d_v);
         }
 }

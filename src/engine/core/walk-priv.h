@@ -14,8 +14,9 @@ typedef struct aq_state {
     aq_store *main, *draft; /* NULL where there are no such layers */
     float *x, *h,
         *cs; /* [max_rows] rows of: residual stream, normed or block output, cos and sin of the rope */
-    float *ple; /* [max_rows][n_layer][n_ple], NULL without per-layer embeddings */
-    float *buf; /* the rest, taken anew by each block */
+    float *inject; /* [max_rows][n_stream] weights of the block under way */
+    float *ple;    /* [max_rows][n_layer][n_ple], NULL without per-layer embeddings */
+    float *buf;    /* the rest, taken anew by each block */
     size_t buf_f32, taken;
     const aq_layer *cs_for; /* a layer that cs was made for in this window, or NULL */
     aq_row *draft_row;      /* [max_rows] */
@@ -43,6 +44,9 @@ size_t aq_attn_f32(const aq_layer *);
 size_t aq_latent_f32(const aq_net_layer *);
 size_t aq_delta_f32(const aq_layer *);
 size_t aq_ffn_f32(const aq_layer *, size_t n_embd);
+size_t aq_index_f32(const aq_layer *);
+size_t aq_ngram_f32(const aq_model *);
+size_t aq_streams_f32(const aq_model *, size_t rank);
 
 /* Mixers: h [n][n_embd] the normed input, y the output; y may be h. l counts from the stage's first layer. */
 void aq_mix_attn(walk *, const aq_net_layer *, uint32_t l, const float *h, float *y);
@@ -51,6 +55,33 @@ void aq_mix_delta(walk *, const aq_net_layer *, uint32_t l, const float *h, floa
 /** The ffn: x the residual stream, h its norm, y the output; y may be h. */
 int aq_ffn(walk *, const aq_net_layer *, uint32_t layer, const float *x, const float *h, float *y,
            aq_err *) AQ_MUST;
+
+/** The rows' cos and sin for a layer's rope into s->cs; and those of one position into cs [n_rot]. */
+void aq_rope_table(walk *, const aq_layer *);
+void aq_rope_at(const aq_net *, const aq_layer *, uint32_t pos, float *cs);
+
+/* ---- streams (streams.c), n-gram embeddings (ngram.c), indexer (index.c) ---- */
+
+typedef struct aq_mix_w {
+    const float *norm;
+    const aq_mat *down, *up, *inject;
+} aq_mix_w;
+/** y = RMS norm of each of the n rows' streams ⊙ w [row_f32]; y may be x. */
+void aq_streams_norm(const aq_net *, const float *x, const float *w, uint32_t n, float *y);
+/** mix [n][n_embd] of x [n][row_f32]; inject [n][n_stream] = weights for aq_streams_join, or NULL. Scratch: xn and gate
+ * [n][row_f32], lo [n][rank]. */
+void aq_streams_mix(const aq_net *, const aq_mix_w *, const float *x, uint32_t n, float *xn,
+                    float *gate, float *lo, float *mix, float *inject);
+/** Each stream of x gets y [n][n_embd] times its weight. */
+void aq_streams_join(const aq_net *, float *x, const float *y, const float *inject, uint32_t n);
+
+/** Adds the layer's n-gram embeddings to x [n][row_f32]. IO: the table could not be read. */
+int aq_ngram_add(walk *, const aq_net_layer *, uint32_t l, float *x, aq_err *) AQ_MUST;
+/** out = state `in` after n more rows [n][row_f32] and their tokens + 1 (as bits); out may be in. */
+void aq_ngram_keep(const aq_model *, uint32_t back, uint32_t n, const float *rows,
+                   const float *toks, const float *in, float *out);
+/** Keys of the rows into the pages, then what each row sees; NULL = all. h as for the mixers; lives as long as the block's scratch. */
+const uint32_t *aq_index(walk *, const aq_net_layer *, uint32_t l, const float *h);
 
 float aq_walk_sigmoid(float);
 void aq_walk_add(float *x, const float *y, size_t n);

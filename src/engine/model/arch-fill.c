@@ -88,7 +88,8 @@ int aq_fill_attn(aq_model *m, const aq_hp *hp, uint32_t i, uint8_t rope, uint32_
                        "the attention of %s models",
                        file_of(m), m->info.arch, hp->window, m->info.arch);
     int rc;
-    if ((rc = aq_bind_layer(m, i, AQ_W_ATTN_NORM, "attn_norm.weight", true, E, 1, 1, err)) < 0 ||
+    if ((!(flags & AQ_FILL_NO_NORM) &&
+         (rc = aq_bind_layer(m, i, AQ_W_ATTN_NORM, "attn_norm.weight", true, E, 1, 1, err)) < 0) ||
         (rc = aq_bind_layer(m, i, AQ_W_O, "attn_output.weight", true,
                             (uint64_t)hp->n_head * hp->d_v, E, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_O_BIAS, "attn_output.bias", false, E, 1, 1, err)) < 0)

@@ -42,10 +42,11 @@ enum {
     AQ_FILL_QK_NORM = 1, /* norms of q and k, over each head */
     AQ_FILL_QK_ROW = 2,  /* or over the whole row */
     AQ_FILL_GATED = 4,
-    AQ_FILL_BIAS = 8,    /* q, k and v must have biases (others may) */
-    AQ_FILL_WINDOW = 16, /* the arch sets the layer's window */
-    AQ_FILL_V_IS_K = 32, /* v may be absent */
-    AQ_FILL_NO_KV = 64,  /* k and v are another layer's */
+    AQ_FILL_BIAS = 8,      /* q, k and v must have biases (others may) */
+    AQ_FILL_WINDOW = 16,   /* the arch sets the layer's window */
+    AQ_FILL_V_IS_K = 32,   /* v may be absent */
+    AQ_FILL_NO_KV = 64,    /* k and v are another layer's */
+    AQ_FILL_NO_NORM = 128, /* no attn_norm */
 };
 /** Attention with its norm attn_norm; q, k, v in tensors of their own or in one attn_qkv. */
 int aq_fill_attn(aq_model *, const aq_hp *, uint32_t layer, uint8_t rope, uint32_t flags,
@@ -56,6 +57,16 @@ int aq_fill_dense(aq_model *, const aq_hp *, uint32_t layer, const char *norm, a
 int aq_fill_moe(aq_model *, const aq_hp *, uint32_t layer, const char *norm, aq_err *) AQ_MUST;
 /** expert_count and what belongs to it, into hp. */
 int aq_fill_moe_keys(aq_model *, aq_hp *, aq_err *) AQ_MUST;
+/* Gated delta net: keys ssm.*, and a layer of it. */
+typedef struct aq_hp_delta {
+    uint32_t d, n_kh, n_vh, conv_k;
+} aq_hp_delta;
+int aq_get_delta(const aq_model *, aq_hp_delta *ret, aq_err *) AQ_MUST;
+/** norm: the layer has attn_norm. */
+int aq_fill_delta(aq_model *, const aq_hp *, const aq_hp_delta *, uint32_t layer, bool norm,
+                  aq_err *) AQ_MUST;
+/** Which layers are recurrent, ret [n_all]: an array of yes and no, else all but every full_attention_interval-th. */
+int aq_get_recurrent(const aq_model *, const aq_hp *, uint32_t *ret, aq_err *) AQ_MUST;
 /** What a draft (MTP) layer has beside its blocks. */
 int aq_fill_draft(aq_model *, const aq_hp *, uint32_t layer, aq_err *) AQ_MUST;
 /** `blk.LAYER.NAME` into the layer's role w. */
@@ -67,6 +78,7 @@ void aq_share_kv(aq_model *, uint32_t layer, uint32_t back);
 
 extern const aq_arch aq_arch_llama, aq_arch_qwen2, aq_arch_qwen3, aq_arch_qwen3moe, aq_arch_olmoe,
     aq_arch_granitemoe, aq_arch_qwen35, aq_arch_qwen35moe, aq_arch_qwen3next, aq_arch_glm4moe,
-    aq_arch_gpt_oss, aq_arch_gemma3, aq_arch_gemma4, aq_arch_deepseek2, aq_arch_minimax_m2;
+    aq_arch_gpt_oss, aq_arch_gemma3, aq_arch_gemma4, aq_arch_deepseek2, aq_arch_minimax_m2,
+    aq_arch_qwen4exp;
 
 #endif

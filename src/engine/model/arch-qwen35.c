@@ -11,11 +11,7 @@
 #define STATE_MAX 1024u /* values of a delta state's side */
 #define CONV_MAX 16u
 
-typedef struct delta {
-    uint32_t d, n_kh, n_vh, conv_k;
-} delta;
-
-static int get_delta(const aq_model *m, delta *d, aq_err *err)
+int aq_get_delta(const aq_model *m, aq_hp_delta *d, aq_err *err)
 {
     uint32_t inner;
     int rc;
@@ -33,7 +29,8 @@ static int get_delta(const aq_model *m, delta *d, aq_err *err)
     return 0;
 }
 
-static int fill_delta(aq_model *m, const aq_hp *hp, const delta *d, uint32_t i, aq_err *err)
+int aq_fill_delta(aq_model *m, const aq_hp *hp, const aq_hp_delta *d, uint32_t i, bool norm,
+                  aq_err *err)
 {
     aq_layer *l = &m->layer[i];
     uint64_t E = hp->n_embd, nv = (uint64_t)d->n_vh * d->d, ch = 2 * (uint64_t)d->n_kh * d->d + nv;
@@ -52,7 +49,8 @@ static int fill_delta(aq_model *m, const aq_hp *hp, const delta *d, uint32_t i, 
         rc = aq_bind_layer(m, i, AQ_W_BETA, "ssm_beta.weight", true, E, d->n_vh, 1, err);
     if (rc < 0)
         return rc;
-    if ((rc = aq_bind_layer(m, i, AQ_W_ATTN_NORM, "attn_norm.weight", true, E, 1, 1, err)) < 0 ||
+    if ((norm &&
+         (rc = aq_bind_layer(m, i, AQ_W_ATTN_NORM, "attn_norm.weight", true, E, 1, 1, err)) < 0) ||
         (rc = aq_bind_layer(m, i, AQ_W_QKV, "attn_qkv.weight", true, E, ch, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_GATE_Z, "attn_gate.weight", true, E, nv, 1, err)) < 0 ||
         (rc = aq_bind_layer(m, i, AQ_W_CONV, "ssm_conv1d.weight", true, d->conv_k, ch, 1, err)) <
@@ -65,8 +63,7 @@ static int fill_delta(aq_model *m, const aq_hp *hp, const delta *d, uint32_t i, 
     return 0;
 }
 
-/** Which layers are recurrent: an array of yes and no, else all but every full_attention_interval-th. */
-static int get_recurrent(const aq_model *m, const aq_hp *hp, uint32_t *ret, aq_err *err)
+int aq_get_recurrent(const aq_model *m, const aq_hp *hp, uint32_t *ret, aq_err *err)
 {
     uint32_t interval = 4;
     char key[128];
@@ -88,19 +85,19 @@ static int get_recurrent(const aq_model *m, const aq_hp *hp, uint32_t *ret, aq_e
 static int fill(aq_model *m, aq_err *err)
 {
     aq_hp hp;
-    delta d;
+    aq_hp_delta d;
     uint32_t recurrent[AQ_LAYERS_MAX];
     bool moe = strcmp(m->info.arch, "qwen35") != 0;
     int rc;
-    if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = get_delta(m, &d, err)) < 0 ||
-        (rc = get_recurrent(m, &hp, recurrent, err)) < 0 ||
+    if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = aq_get_delta(m, &d, err)) < 0 ||
+        (rc = aq_get_recurrent(m, &hp, recurrent, err)) < 0 ||
         (moe && (rc = aq_fill_moe_keys(m, &hp, err)) < 0))
         return rc;
     for (uint32_t i = 0; i < hp.n_all; i++) {
         static const char norm[] = "post_attention_norm.weight";
         bool draft = i >= m->info.n_layer;
         if (recurrent[i] && !draft)
-            rc = fill_delta(m, &hp, &d, i, err);
+            rc = aq_fill_delta(m, &hp, &d, i, true, err);
         else
             rc = aq_fill_attn(m, &hp, i, AQ_ROPE_NEOX, AQ_FILL_QK_NORM | AQ_FILL_GATED, err);
         if (rc >= 0)

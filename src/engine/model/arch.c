@@ -6,11 +6,23 @@
 
 #include "arch-priv.h"
 
-const aq_arch *const aq_archs[] = {
-    &aq_arch_llama,     &aq_arch_qwen2,      &aq_arch_qwen3,      &aq_arch_qwen3moe,
-    &aq_arch_olmoe,     &aq_arch_granitemoe, &aq_arch_qwen35,     &aq_arch_qwen35moe,
-    &aq_arch_qwen3next, &aq_arch_glm4moe,    &aq_arch_gpt_oss,    &aq_arch_gemma3,
-    &aq_arch_gemma4,    &aq_arch_deepseek2,  &aq_arch_minimax_m2, NULL};
+const aq_arch *const aq_archs[] = {&aq_arch_llama,
+                                   &aq_arch_qwen2,
+                                   &aq_arch_qwen3,
+                                   &aq_arch_qwen3moe,
+                                   &aq_arch_olmoe,
+                                   &aq_arch_granitemoe,
+                                   &aq_arch_qwen35,
+                                   &aq_arch_qwen35moe,
+                                   &aq_arch_qwen3next,
+                                   &aq_arch_glm4moe,
+                                   &aq_arch_gpt_oss,
+                                   &aq_arch_gemma3,
+                                   &aq_arch_gemma4,
+                                   &aq_arch_deepseek2,
+                                   &aq_arch_minimax_m2,
+                                   &aq_arch_qwen4exp,
+                                   NULL};
 
 #define KEY_BYTES 128
 static const char *arch_key(const aq_model *m, const char *name, char buf[KEY_BYTES])
@@ -214,6 +226,7 @@ int aq_fill_start(aq_model *m, aq_hp *hp, aq_err *err)
     hp->exp_gate = AQ_GATE_SOFTMAX;
     hp->exp_renorm = 1;
     m->embd_scale = m->res_scale = m->logit_scale = 1;
+    m->n_stream = 1;
     if ((rc = aq_arch_need_u32(m, "block_count", 1, AQ_LAYERS_MAX, &hp->n_all, err)) < 0 ||
         (rc = aq_arch_need_u32(m, "embedding_length", 1, AQ_EMBD_MAX, &hp->n_embd, err)) < 0 ||
         (rc = aq_arch_need_u32(m, "context_length", 1, AQ_CTX_MAX, &in->n_ctx_train, err)) < 0 ||
@@ -281,7 +294,9 @@ int aq_fill_start(aq_model *m, aq_hp *hp, aq_err *err)
                        " rows, more than there can be tokens; the file is damaged",
                        file_of(m), n_vocab);
     in->n_vocab = (uint32_t)n_vocab;
-    if ((rc = aq_bind(m, "output_norm.weight", true, hp->n_embd, 1, 1, &m->w_out_norm, err)) < 0 ||
+    /* with streams the last mix is the norm */
+    bool norm = aq_gguf_tensor(m->gguf, "output_hc_norm.weight", 21) < 0;
+    if ((rc = aq_bind(m, "output_norm.weight", norm, hp->n_embd, 1, 1, &m->w_out_norm, err)) < 0 ||
         (rc = aq_bind(m, "output.weight", false, hp->n_embd, n_vocab, 1, &m->w_out, err)) < 0 ||
         (rc = aq_bind(m, "rope_freqs.weight", false, hp->n_rot / 2, 1, 1, &m->w_rope_freqs, err)) <
             0)

@@ -115,3 +115,34 @@ int aq_model_fingerprint(const aq_model *m, const aq_wsrc *src, uint8_t ret[32],
     memcpy(ret, out, sizeof out);
     return 0;
 }
+
+int aq_model_stamp(const aq_model *m, uint8_t ret[32], int64_t *ret_written_s, aq_err *err)
+{
+    AQ_AUTO(aq_sha256_free) aq_sha256 *sha = aq_sha256_new();
+    const aq_gguf *g = m->gguf;
+    hash h = {.sha = sha};
+    int64_t written_s = INT64_MIN;
+    uint8_t out[32];
+
+    if (!sha)
+        return aq_fail(err, AQ_E_NOMEM, "%s: no memory for its stamp", g->shard[0].file);
+    put(&h, "aquifer-stamp-1", sizeof "aquifer-stamp-1");
+    for (uint32_t i = 0; i < g->n_shard; i++) {
+        const aq_shard *s = &g->shard[i];
+        if (!s->ino)
+            return aq_fail(err, AQ_E_INVAL, "%s is no file of this PC", s->file);
+        put_u64(&h, s->dev);
+        put_u64(&h, s->ino);
+        put_u64(&h, s->file_bytes);
+        put_u64(&h, (uint64_t)s->written.tv_sec);
+        put_u32(&h, (uint32_t)s->written.tv_nsec);
+        written_s = AQ_MAX(written_s, (int64_t)s->written.tv_sec);
+    }
+    if (h.rc >= 0)
+        h.rc = aq_sha256_end(sha, out);
+    if (h.rc < 0)
+        return aq_fail(err, -h.rc, "%s: its stamp cannot be made", g->shard[0].file);
+    memcpy(ret, out, sizeof out);
+    *ret_written_s = written_s;
+    return 0;
+}

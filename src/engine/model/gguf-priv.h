@@ -35,6 +35,7 @@ typedef struct aq_shard {
     const char *file; /* path without folders, for messages */
     int fd;           /* -1: made from a card */
     uint64_t file_bytes;
+    uint64_t dev, ino;
     struct timespec written; /* when the file was last written to, as it was opened */
     uint8_t *head; /* [head_bytes] from the start of the file to the end of the tensor table */
     size_t head_bytes;

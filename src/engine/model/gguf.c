@@ -422,6 +422,8 @@ int aq_shard_open(aq_shard *s, const char *path, aq_err *err)
         return aq_fail(err, AQ_E_IO, "%s is %s, not a file; choose a GGUF file", path,
                        S_ISDIR(st.st_mode) ? "a folder" : "something special");
     s->file_bytes = (uint64_t)st.st_size;
+    s->dev = st.st_dev;
+    s->ino = st.st_ino;
     s->written = st.st_mtim;
     size_t n = 0, want = AQ_MIN(s->file_bytes, HEAD_FIRST_BYTES);
     int rc;

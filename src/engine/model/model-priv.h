@@ -169,6 +169,25 @@ enum {
     AQ_W_SH_HEAD_NORM,
     AQ_W_DRAFT_EMBD, /* the draft layer's own embedding and head, where it has them */
     AQ_W_DRAFT_HEAD,
+    /* streams: the mix before a block, NORM [streams × n_embd], DOWN, UP, and INJECT for what follows it */
+    AQ_W_HC_ATTN_NORM,
+    AQ_W_HC_ATTN_DOWN,
+    AQ_W_HC_ATTN_UP,
+    AQ_W_HC_ATTN_INJECT,
+    AQ_W_HC_FFN_NORM,
+    AQ_W_HC_FFN_DOWN,
+    AQ_W_HC_FFN_UP,
+    AQ_W_HC_FFN_INJECT,
+    AQ_W_IDX_Q, /* the indexer of sparse attention */
+    AQ_W_IDX_K,
+    AQ_W_IDX_Q_NORM,
+    AQ_W_IDX_K_NORM,
+    AQ_W_NG_KEY, /* n-gram embeddings */
+    AQ_W_NG_VALUE,
+    AQ_W_NG_KEY_NORM, /* the norms [streams × n_embd], the convolution [streams × n_embd][ng_conv] */
+    AQ_W_NG_QUERY_NORM,
+    AQ_W_NG_CONV_NORM,
+    AQ_W_NG_CONV,
     AQ_W_N
 };
 /* How rope turns for positions beyond what was trained. All 4 bytes wide: compared as bytes. */
@@ -180,6 +199,14 @@ typedef struct aq_rope_scale {
     float mag; /* factor of cos and sin */
 } aq_rope_scale;
 #define AQ_GROUPS_MAX 64u /* groups of experts */
+#define AQ_NGRAM_MAX 8u   /* tokens of an n-gram */
+#define AQ_NG_HEADS_MAX 64u
+/* Embeddings by hashes of the last tokens. For n = 2 … size, per_gram heads each: the tokens × mult, joined by XOR, modulo the
+ * head's vocab, plus its off, name a row of the model's table. A token eos ends the window backwards: from there on all count as eos. */
+typedef struct aq_ngram {
+    uint32_t size, per_gram, n_head, dim, conv_k, eos;
+    uint64_t mult[AQ_NGRAM_MAX], vocab[AQ_NG_HEADS_MAX], off[AQ_NG_HEADS_MAX];
+} aq_ngram;
 typedef struct aq_layer {
     uint8_t mixer, ffn, cut_ok; /* cut_ok: layers may be parted before this one */
     int32_t w[AQ_W_N];
@@ -197,7 +224,12 @@ typedef struct aq_layer {
     uint32_t n_lora, d_nope, d_val;
     /* gated delta net: d × d state per v head; v head h uses k head h mod n_kh, or grouped h / (n_vh / n_kh) */
     uint32_t n_kh, n_vh, d_state, conv_k;
-    uint8_t kh_grouped;
+    uint8_t kh_grouped, z_sigmoid; /* z_sigmoid: the output is gated by σ(z), not silu(z) */
+    /* sparse attention: entries are seen in whole blocks of idx_block, the idx_top best of them by Σ_heads relu(q · block's key), and
+     * those behind the last whole block; a block's key is the rope, at its first position, of the norm of its raw keys' mean; n_idx 0 = all are seen */
+    uint32_t n_idx, d_idx, idx_block, idx_top;
+    /* n-gram embeddings before the mixer; their convolution looks back ng_back rows, size apart; 0 = none */
+    uint32_t ng_back;
     /* ffn */
     uint32_t n_ff, n_exp, n_used, n_ff_exp, n_ff_sh;
     uint8_t act;                  /* AQ_ACT_* */
@@ -219,12 +251,21 @@ struct aq_model {
     int32_t w_rope_freqs; /* divisors of the rope frequencies, or -1 */
     int32_t w_ple_embd, w_ple_proj, w_ple_norm; /* per-layer embeddings, or -1 */
     uint32_t n_ple;                             /* values of one layer's */
-    float eps;                                  /* of every RMS norm */
-    float embd_scale, res_scale;                /* factors of embeddings, of each block's output */
+    /* Residual streams side by side in a row (row_f32 = n_stream × n_embd); 1 = a plain residual. The last mix takes the place of
+     * the final norm. */
+    uint32_t n_stream;
+    int32_t w_hc_norm, w_hc_down, w_hc_up;
+    int32_t w_ngram; /* table of n-gram embeddings, read by the row, never loaded; or -1 */
+    aq_ngram ngram;
+    uint32_t
+        n_left_out; /* layers behind the last that are not computed: drafts of a kind that is not known */
+    float eps;                   /* of every RMS norm */
+    float embd_scale, res_scale; /* factors of embeddings, of each block's output */
     float logit_scale,
-        logit_cap;          /* logits × scale, then cap × tanh(logits / cap) if cap is not 0 */
-    struct aq_vocab *vocab; /* NULL when refused */
-    struct aq_tmpl *tmpl;   /* NULL when absent or refused */
+        logit_cap;             /* logits × scale, then cap × tanh(logits / cap) if cap is not 0 */
+    struct aq_vocab *vocab;    /* NULL when refused */
+    struct aq_tmpl *tmpl;      /* the model's, or the stated fallback */
+    struct aq_chat_caps *chat; /* what tmpl can do */
 };
 
 typedef struct aq_arch {
@@ -238,6 +279,12 @@ extern const aq_arch *const aq_archs[]; /* NULL-terminated */
 /* What arch-*.c use: bind a tensor by name and demand its shape (0 = any): FORMAT names tensor, shape found and shape wanted. */
 int aq_bind(const aq_model *, const char *name, bool required, uint64_t ne0, uint64_t ne1,
             uint64_t ne2, int32_t *ret, aq_err *) AQ_MUST;
+
+/** Bytes of n values of KV. */
+static inline uint32_t aq_kv_row_bytes(uint32_t kv_type, uint32_t n)
+{
+    return kv_type == AQ_KV_F32 ? 4 * n : kv_type == AQ_KV_F16 ? 2 * n : (n + 31) / 32 * 34;
+}
 
 /** Bytes as stored of what a layer's role is bound to (not -1): the tensor or its part. */
 uint64_t aq_role_bytes(const aq_model *, const aq_layer *, uint32_t role);

@@ -3,7 +3,7 @@
  * of engine.h. What cannot be used is refused in words (`tok_refused`, `tmpl_refused`) and the model still opens.
  * Everything is immutable after loading; any thread. */
 #include "model-text-priv.h"
-#include "text-priv.h"
+#include "chat-priv.h"
 
 #include <limits.h>
 
@@ -171,9 +171,14 @@ int aq_model_bind_text(aq_model *m, aq_err *err)
     if (!m->tmpl) { /* the stated fallback */
         bool has = m->vocab && aq_vocab_find_special(m->vocab, "<|im_start|>", 12) >= 0 &&
                    aq_vocab_find_special(m->vocab, "<|im_end|>", 10) >= 0;
-        return aq_tmpl_new(has ? chatml : plain, strlen(has ? chatml : plain), &m->tmpl, err);
+        if ((rc = aq_tmpl_new(has ? chatml : plain, strlen(has ? chatml : plain), &m->tmpl, err)) <
+            0)
+            return rc;
+        src = NULL;
     }
-    return 0;
+    if (!(m->chat = malloc(sizeof *m->chat)))
+        return aq_fail(err, AQ_E_NOMEM, "out of memory");
+    return aq_chat_probe(m->tmpl, src, m->vocab, m->chat, err);
 }
 
 void aq_model_free_text(aq_model *m)
@@ -185,8 +190,10 @@ void aq_model_free_text(aq_model *m)
     free((char *)(uintptr_t)m->info.tok_refused);
     free((char *)(uintptr_t)m->info.tmpl_src);
     free((char *)(uintptr_t)m->info.tmpl_refused);
+    free(m->chat);
     m->vocab = NULL;
     m->tmpl = NULL;
+    m->chat = NULL;
     m->info.tok_model = m->info.tok_pre = m->info.tok_refused = m->info.tmpl_src =
         m->info.tmpl_refused = NULL;
 }
@@ -276,4 +283,23 @@ int aq_render_tokens(const aq_model *m, const char *tmpl, size_t n_tmpl, const c
     if (rc < 0 || (rc = prepare(m, tmpl, n_tmpl, vars_json, n_vars, &j, err)) < 0)
         return rc;
     return aq_chat_encode(m->vocab, j.t, j.vars, ret, err);
+}
+
+int aq_chat_prompt(const aq_model *m, const aq_req_in *in, aq_bytes *ret_text, aq_toks *ret_toks,
+                   aq_err *err)
+{
+    AQ_AUTO(aq_prompt_clear) aq_prompt p = {0};
+    int rc = aq_prompt_make(m, in, &p, err);
+
+    if (rc < 0)
+        return rc;
+    if (ret_text) {
+        *ret_text = p.text;
+        p.text = (aq_bytes){0};
+    }
+    if (ret_toks) {
+        *ret_toks = p.toks;
+        p.toks = (aq_toks){0};
+    }
+    return 0;
 }

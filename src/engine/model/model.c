@@ -74,14 +74,27 @@ static int check_types(const aq_model *m, aq_err *err)
     return 0;
 }
 
+/** A tensor `blk.N.…` of a layer that is not computed. */
+static bool left_out(const aq_model *m, aq_str name)
+{
+    for (uint32_t i = 0; i < m->n_left_out; i++) {
+        char pre[24];
+        uint32_t n = (uint32_t)snprintf(pre, sizeof pre, "blk.%u.", m->info.n_layer + i);
+        if (name.n > n && !memcmp(name.p, pre, n))
+            return true;
+    }
+    return false;
+}
+
 /** A tensor that no descriptor names would be silently left out of the computation: the model is then another than it says. */
 static int check_all_bound(const aq_model *m, aq_err *err)
 {
     AQ_AUTOFREE uint8_t *used = calloc(m->n_tensor, 1);
     if (!used)
         return aq_fail(err, AQ_E_NOMEM, "%s: no memory for %u tensors", file_of(m), m->n_tensor);
-    const int32_t ends[] = {m->w_embd,     m->w_out_norm, m->w_out,     m->w_rope_freqs,
-                            m->w_ple_embd, m->w_ple_proj, m->w_ple_norm};
+    const int32_t ends[] = {m->w_embd,     m->w_out_norm, m->w_out,      m->w_rope_freqs,
+                            m->w_ple_embd, m->w_ple_proj, m->w_ple_norm, m->w_hc_norm,
+                            m->w_hc_down,  m->w_hc_up,    m->w_ngram};
     for (size_t i = 0; i < AQ_LEN(ends); i++)
         if (ends[i] >= 0)
             used[ends[i]] = 1;
@@ -91,7 +104,7 @@ static int check_all_bound(const aq_model *m, aq_err *err)
                 used[m->layer[i].w[w]] = 1;
     for (uint32_t i = 0; i < m->n_tensor; i++) {
         char show[AQ_SHOW_BYTES];
-        if (!used[i])
+        if (!used[i] && !left_out(m, m->tensor[i].name))
             return aq_fail(err, AQ_E_UNSUPPORTED,
                            "%s: tensor '%s' has no place in a %s model as this version knows it, "
                            "so the answers would be wrong without it",
@@ -156,7 +169,8 @@ static int sum_layers(aq_model *m, aq_err *err)
         return aq_fail(err, AQ_E_NOMEM, "%s: no memory for %u layers", file_of(m), in->n_layer);
     const int32_t ends[] = {m->w_embd,       m->w_out_norm, m->w_out == m->w_embd ? -1 : m->w_out,
                             m->w_rope_freqs, m->w_ple_embd, m->w_ple_proj,
-                            m->w_ple_norm};
+                            m->w_ple_norm,   m->w_hc_norm,  m->w_hc_down,
+                            m->w_hc_up};
     for (size_t i = 0; i < AQ_LEN(ends); i++)
         if (ends[i] >= 0)
             in->ends_bytes += m->tensor[ends[i]].bytes;
@@ -175,8 +189,21 @@ static int sum_layers(aq_model *m, aq_err *err)
                 4 * ((uint64_t)l->n_vh * l->d_state * l->d_state + (l->conv_k - 1) * ch);
         } else if (l->mixer == AQ_MIX_LATENT) {
             in->kv_f16_bytes_tok += 2 * (uint64_t)l->d_k;
+            in->kv_q8_bytes_tok += aq_kv_row_bytes(AQ_KV_Q8_0, l->d_k);
         } else if (!l->kv_back) {
             in->kv_f16_bytes_tok += 2 * (uint64_t)l->n_kv * (l->d_k + l->d_v);
+            in->kv_q8_bytes_tok += (uint64_t)l->n_kv * (aq_kv_row_bytes(AQ_KV_Q8_0, l->d_k) +
+                                                        aq_kv_row_bytes(AQ_KV_Q8_0, l->d_v));
+        }
+        if (l->n_idx) { /* a raw key in f16, and a block's share of its key in f32 */
+            uint64_t idx = 2 * (uint64_t)l->d_idx + 4 * (uint64_t)l->d_idx / l->idx_block;
+            in->kv_f16_bytes_tok += idx;
+            in->kv_q8_bytes_tok += idx;
+        }
+        if (l->ng_back) {
+            in->recurrent = true;
+            in->recur_bytes_seq +=
+                4 * ((uint64_t)l->ng_back * m->n_stream * in->n_embd + m->ngram.size - 1);
         }
     }
     cut[0] = cut[in->n_layer] = 1;
@@ -214,6 +241,7 @@ static int build(aq_gguf *g, uint32_t flags, aq_model **ret, aq_err *err)
     m->n_tensor = m->gguf->n_tensor;
     m->w_embd = m->w_out_norm = m->w_out = m->w_rope_freqs = -1;
     m->w_ple_embd = m->w_ple_proj = m->w_ple_norm = -1;
+    m->w_hc_norm = m->w_hc_down = m->w_hc_up = m->w_ngram = -1;
     int rc;
     if ((rc = copy_str(m, "general.architecture", "", &m->info.arch, err)) < 0 ||
         (rc = copy_str(m, "general.name", "", &m->info.name, err)) < 0 ||
@@ -262,6 +290,13 @@ void aq_model_free(aq_model *m)
 const aq_model_info *aq_model_get_info(const aq_model *m)
 {
     return &m->info;
+}
+
+uint64_t aq_model_kv_bytes_tok(const aq_model_info *in, uint32_t kv_type)
+{
+    return kv_type == AQ_KV_Q8_0  ? in->kv_q8_bytes_tok
+           : kv_type == AQ_KV_F32 ? 2 * in->kv_f16_bytes_tok
+                                  : in->kv_f16_bytes_tok;
 }
 
 /* ---- card: what a PC without the file needs -----------------------------------------------------------------------------

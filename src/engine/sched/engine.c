@@ -146,9 +146,13 @@ static void *step_thread(void *arg)
         publish(e);
         if (e->paused)
             continue;
-        for (uint32_t i = 0; i < h->n_stage && !atomic_load(&h->hurry); i++)
-            if (h->stage[i]->vt->work && h->stage[i]->vt->work(h->stage[i], NULL) > 0)
+        for (uint32_t i = 0; i < h->n_stage && !atomic_load(&h->hurry); i++) {
+            int64_t t0_us = aq_now_us();
+            if (h->stage[i]->vt->work && h->stage[i]->vt->work(h->stage[i], NULL) > 0) {
                 busy = true;
+                atomic_fetch_add(&e->st_here_us, (uint64_t)(aq_now_us() - t0_us));
+            }
+        }
     }
     /* the end: nobody writes rings after this */
     aq_req *last[2] = {e->q_first, e->r_first};
@@ -173,8 +177,7 @@ static void *step_thread(void *arg)
 static uint32_t pages_for(const aq_model_info *in, const aq_engine_cfg *cfg, uint32_t n_ctx,
                           uint32_t n_parallel)
 {
-    uint64_t tok_bytes =
-        cfg->kv_type == AQ_KV_F32 ? in->kv_f16_bytes_tok * 2 : in->kv_f16_bytes_tok;
+    uint64_t tok_bytes = aq_model_kv_bytes_tok(in, cfg->kv_type);
     uint64_t one = (n_ctx + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK, want = one * n_parallel;
     uint64_t free_bytes = aq_mem_free_bytes(), weights = in->ends_bytes;
 
@@ -245,6 +248,7 @@ static void engine_clear(aq_engine *e)
     aq_swap_set_clear(&e->set);
     free(e->op);
     free(e->logits);
+    aq_draft_clear(e);
     if (e->ends)
         e->be->drop(e->ends);
     aq_hub_unref(h);
@@ -268,6 +272,14 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
         return aq_fail(err, AQ_E_LIMIT,
                        "prompt chunks of %u tokens were asked for, at most %u are possible",
                        cfg->chunk_tok, AQ_ROWS_MAX / 2);
+    if (cfg->n_draft > AQ_DRAFT_MAX)
+        return aq_fail(err, AQ_E_LIMIT,
+                       "%u tokens drafted ahead were asked for, at most %u are possible",
+                       cfg->n_draft, AQ_DRAFT_MAX);
+    if (cfg->n_draft && (!in->n_draft || !be->draft || !be->draft_len))
+        return aq_fail(err, AQ_E_UNSUPPORTED, "drafts were asked for, but %s has no draft layers%s",
+                       in->n_draft ? "the backend" : "this model",
+                       in->n_draft ? "" : " (or none that this version knows); leave drafts off");
     if (cfg->n_stage > AQ_STAGES_MAX || (cfg->stage && !cfg->n_stage))
         return aq_fail(err, AQ_E_INVAL, "%u stages were given, 1 to %u are possible", cfg->n_stage,
                        AQ_STAGES_MAX);
@@ -301,6 +313,7 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
     e->n_parallel = cfg->n_parallel ? cfg->n_parallel : 4;
     e->chunk_tok = cfg->chunk_tok ? cfg->chunk_tok : 512;
     e->kv_type = cfg->kv_type;
+    e->n_draft = cfg->n_draft;
     e->n_vocab = in->n_vocab;
     e->row_f32 = in->row_f32;
     describe(e);
@@ -377,6 +390,7 @@ void aq_engine_get_info(const aq_engine *e, aq_engine_info *ret)
                             .n_page = atomic_load(&e->st_n_page),
                             .epoch = atomic_load(&e->st_epoch),
                             .kv_type = e->kv_type,
+                            .n_draft = e->n_draft,
                             .weight_bytes = e->weight_bytes,
                             .state_bytes = e->state_bytes};
 }
@@ -390,5 +404,6 @@ void aq_engine_get_stats(const aq_engine *e, aq_engine_stats *ret)
                              .paused = atomic_load(&e->st_paused),
                              .n_window = atomic_load(&e->st_window),
                              .rows_read = atomic_load(&e->st_read),
-                             .rows_gen = atomic_load(&e->st_gen)};
+                             .rows_gen = atomic_load(&e->st_gen),
+                             .here_us = atomic_load(&e->st_here_us)};
 }

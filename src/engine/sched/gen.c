@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From logits to events: one token is sampled, becomes text, and may end the answer.
  *
- * Every token is one TEXT event; its bytes are whatever became certain with it. Held back are bytes
- * of an incomplete character (the detokenizer does that) and the longest end of the text that a
- * stop string begins with. What was let go can hold no part of a stop string, so only the held text
- * is searched. */
+ * Every token is one event at least, the last of its events names it; their bytes are whatever
+ * became certain with it. Held back are bytes of an incomplete character (the detokenizer does
+ * that), what may become a marker of thinking or of a call (the parser), and the longest end of the
+ * content that a stop string begins with. What was let go can hold no part of a stop string, so
+ * only the held text is searched; thinking and calls are not. */
 #include "sched-priv.h"
 
 #define PIECE_MAX 8192u /* bytes of one event */
@@ -29,8 +30,16 @@ static bool find_stop(const aq_req *r, size_t *ret_at)
     return false;
 }
 
-/* Send the first n held bytes; the event of this token at least, even when it is empty. */
-static int send(aq_req *r, size_t n, int32_t tok, const aq_logprob *top, uint32_t n_top)
+/* The token that an event ends with, and its log-probabilities. */
+typedef struct last {
+    int32_t tok;
+    uint32_t n_top;
+    const aq_logprob *top;
+} last;
+static const last none = {-1, 0, NULL};
+
+/* One event, cut where it is long; at least one, even when it is empty. */
+static int put(aq_req *r, uint32_t kind, uint32_t call, const char *p, size_t n, last t)
 {
     size_t at = 0;
     int rc;
@@ -38,17 +47,59 @@ static int send(aq_req *r, size_t n, int32_t tok, const aq_logprob *top, uint32_
     do {
         size_t k = n - at;
         if (k > PIECE_MAX)
-            for (k = PIECE_MAX; k > PIECE_MAX - 4 && (r->held.p[at + k] & 0xC0) == 0x80;)
+            for (k = PIECE_MAX; k > PIECE_MAX - 4 && (p[at + k] & 0xC0) == 0x80;)
                 k--;
-        bool last = at + k == n;
-        rc = aq_req_emit(r, AQ_EV_TEXT, last ? tok : -1, k ? (const char *)r->held.p + at : "",
-                         (uint32_t)k, last ? top : NULL, last ? n_top : 0);
+        bool end = at + k == n;
+        rc = aq_req_emit(r, kind, call, end ? t.tok : -1, k ? p + at : "", (uint32_t)k,
+                         end ? t.top : NULL, end ? t.n_top : 0);
         at += k;
     } while (rc >= 0 && at < n);
+    return rc;
+}
+
+/* Send the first n held bytes. */
+static int send(aq_req *r, size_t n, last t)
+{
+    int rc = put(r, AQ_EV_TEXT, 0, (const char *)r->held.p, n, t);
+
     if (rc >= 0 && n) {
         memmove(r->held.p, r->held.p + n, r->held.n - n);
         r->held.n -= n;
     }
+    return rc;
+}
+
+/* What the parser made of the last bytes; 1 = a stop string was found, all before it is sent. */
+static int send_events(aq_req *r, last t)
+{
+    const aq_toolparse *p = r->parse;
+    size_t at;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < p->n_ev && rc >= 0; i++) {
+        const aq_tp_ev *e = &p->ev[i];
+        last mine = i + 1 == p->n_ev ? t : none;
+        if (e->kind != AQ_EV_TEXT) {
+            if (r->held.n) /* no stop string goes over a call or a thought */
+                rc = send(r, r->held.n, none);
+            if (rc >= 0)
+                rc = put(r, e->kind, e->call, (const char *)p->buf.p + e->off, e->n, mine);
+            continue;
+        }
+        if ((rc = aq_bytes_put(&r->held, p->buf.p + e->off, e->n)) < 0)
+            break;
+        bool stop = find_stop(r, &at);
+        if (stop)
+            mine = t;
+        if (at || mine.tok >= 0 || mine.n_top)
+            rc = send(r, at, mine);
+        if (stop && rc >= 0) {
+            r->held.n = 0;
+            return 1;
+        }
+    }
+    if (rc >= 0 && !p->n_ev && t.tok >= 0)
+        rc = send(r, 0, t);
     return rc;
 }
 
@@ -61,23 +112,58 @@ static bool fail(aq_engine *e, aq_req *r, int rc)
     return true;
 }
 
-/* The answer ends: nothing is held back any more. */
-static bool end(aq_engine *e, aq_req *r, int32_t reason, int32_t tok, const aq_logprob *top,
-                uint32_t n_top)
+static int32_t reason_of(const aq_req *r, int32_t reason)
 {
-    size_t at;
-    int rc = e->model->vocab ? aq_detok_flush(&r->detok, &r->held) : 0;
+    const aq_toolparse *p = r->parse;
 
+    return p && reason == AQ_DONE_STOP && p->n_done && p->n_done == p->n_started && !p->broken
+               ? AQ_DONE_CALLS
+               : reason;
+}
+
+/* The answer ends: nothing is held back any more. The token was sent already when t names none. */
+static bool end(aq_engine *e, aq_req *r, int32_t reason, last t)
+{
+    AQ_AUTO(aq_bytes_clear) aq_bytes rest = {0};
+    size_t at;
+    int rc = e->model->vocab ? aq_detok_flush(&r->detok, r->parse ? &rest : &r->held) : 0;
+
+    if (rc >= 0 && r->parse) {
+        if (rest.n && (rc = aq_toolparse_push(r->parse, (const char *)rest.p, rest.n, false)) >= 0)
+            rc = send_events(r, none);
+        if (rc == 0 && (rc = aq_toolparse_finish(r->parse)) >= 0)
+            rc = send_events(r, none);
+        if (rc == 1)
+            reason = AQ_DONE_STOP;
+    }
     if (rc < 0)
         return fail(e, r, rc);
     if (find_stop(r, &at))
         reason = AQ_DONE_STOP;
     else
         at = r->held.n;
-    if ((at || tok >= 0) && (rc = send(r, at, tok, top, n_top)) < 0)
+    if ((at || t.tok >= 0) && (rc = send(r, at, t)) < 0)
         return fail(e, r, rc);
-    aq_req_end(e, r, reason, NULL);
+    aq_req_end(e, r, reason_of(r, reason), NULL);
     return true;
+}
+
+/* The token's text through the parser. 1 = a stop string. */
+static int parse_token(aq_engine *e, aq_req *r, int32_t tok, last t)
+{
+    AQ_AUTO(aq_bytes_clear) aq_bytes b = {0};
+    const aq_vocab *v = e->model->vocab;
+    uint32_t n = 0;
+    int rc;
+
+    if (aq_vocab_is_control(v, tok)) {
+        const char *p = aq_vocab_piece(v, tok, &n);
+        r->detok.at_start = false;
+        rc = aq_toolparse_push(r->parse, p ? p : "", n, true);
+    } else if ((rc = aq_detok_push(&r->detok, v, tok, false, &b)) >= 0) {
+        rc = aq_toolparse_push(r->parse, b.n ? (const char *)b.p : "", b.n, false);
+    }
+    return rc < 0 ? rc : send_events(r, t);
 }
 
 bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
@@ -117,7 +203,7 @@ bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
     atomic_store(&r->st_gen, r->n_gen);
     atomic_fetch_add_explicit(&e->st_gen, 1, memory_order_relaxed);
     if (!r->ignore_eog && aq_token_is_eog(e->model, tok))
-        return end(e, r, AQ_DONE_STOP, -1, NULL, 0);
+        return end(e, r, AQ_DONE_STOP, none);
     if (e->model->vocab && !aq_vocab_type(e->model->vocab, tok)) {
         rc = aq_fail(&err, AQ_E_FORMAT,
                      "the model chose token %d, for which its vocabulary has no text: the file was "
@@ -126,17 +212,30 @@ bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
         aq_req_end(e, r, rc, &err);
         return true;
     }
+    last t = {tok, n_top, top};
+    if (r->parse) {
+        if ((rc = parse_token(e, r, tok, t)) < 0)
+            return fail(e, r, rc);
+        if (rc == 1) {
+            r->detok = (aq_detok){0};
+            aq_req_end(e, r, AQ_DONE_STOP, NULL);
+            return true;
+        }
+        if (r->one_call && r->parse->n_done)
+            return end(e, r, AQ_DONE_STOP, none);
+        return r->n_gen >= r->max_tok ? end(e, r, AQ_DONE_LENGTH, none) : false;
+    }
     if (e->model->vocab &&
         (rc = aq_detok_push(&r->detok, e->model->vocab, tok, false, &r->held)) < 0)
         return fail(e, r, rc);
     if (find_stop(r, &at)) {
         r->held.n = at;
         r->detok = (aq_detok){0};
-        return end(e, r, AQ_DONE_STOP, tok, top, n_top);
+        return end(e, r, AQ_DONE_STOP, t);
     }
     if (r->n_gen >= r->max_tok)
-        return end(e, r, AQ_DONE_LENGTH, tok, top, n_top);
-    if ((rc = send(r, at, tok, top, n_top)) < 0)
+        return end(e, r, AQ_DONE_LENGTH, t);
+    if ((rc = send(r, at, t)) < 0)
         return fail(e, r, rc);
     return false;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests as other threads see them: submit, events, cancel, free.
  *
- *   record in the ring:  rec | top [n_top] | bytes [n_bytes]      TEXT
+ *   record in the ring:  rec | top [n_top] | bytes [n_bytes]      TEXT, REASONING, CALL_ARGS
+ *                        rec | top [n_top] | id [32] | bytes …    CALL_START
  *                        rec | aq_usage                           USAGE
  *                        rec | aq_err                             ERROR
  *
@@ -16,8 +17,9 @@
 typedef struct rec {
     uint32_t kind, n_bytes, n_top;
     int32_t tok, rc;
-    uint32_t zero;
+    uint32_t call;
 } rec;
+#define CALL_ID_BYTES 32u
 _Static_assert(sizeof(rec) % 8 == 0 && sizeof(aq_logprob) == 8,
                "parts of a record keep its alignment");
 typedef struct final_rec {
@@ -39,6 +41,7 @@ void aq_req_unref(aq_req *r)
     aq_ring_free(r->ring);
     aq_toks_clear(&r->log);
     aq_sampler_free(r->sampler);
+    aq_toolparse_free(r->parse);
     for (uint32_t i = 0; i < r->n_stop; i++)
         free(r->stop[i]);
     aq_bytes_clear(&r->held);
@@ -127,18 +130,35 @@ bool aq_req_flush(aq_req *r)
     return empty;
 }
 
-int aq_req_emit(aq_req *r, uint32_t kind, int32_t tok, const char *bytes, uint32_t n_bytes,
-                const aq_logprob *top, uint32_t n_top)
+/* 24 letters and digits that no other call has: 120 bits of two SplitMix64 steps from a random seed. */
+static void call_id(uint64_t seed, uint32_t call, char ret[CALL_ID_BYTES])
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
+
+    memcpy(ret, "call_", 5);
+    for (uint32_t i = 0; i < 24; i++) {
+        double u = aq_sampler_uniform(seed, (uint64_t)call * 24 + i);
+        ret[5 + i] = letters[(uint32_t)(u * 32)];
+    }
+    memset(ret + 29, 0, CALL_ID_BYTES - 29);
+}
+
+int aq_req_emit(aq_req *r, uint32_t kind, uint32_t call, int32_t tok, const char *bytes,
+                uint32_t n_bytes, const aq_logprob *top, uint32_t n_top)
 {
     struct {
         rec head;
-        aq_logprob top[AQ_LOGPROBS_MAX + 1];
-    } h = {.head = {.kind = kind, .n_bytes = n_bytes, .n_top = n_top, .tok = tok}};
+        char body[(AQ_LOGPROBS_MAX + 1) * sizeof(aq_logprob) + CALL_ID_BYTES];
+    } h = {.head = {.kind = kind, .n_bytes = n_bytes, .n_top = n_top, .tok = tok, .call = call}};
     uint32_t n_head = sizeof h.head + n_top * sizeof *top;
-    uint64_t n = (uint64_t)n_head + n_bytes;
 
     if (n_top)
-        memcpy(h.top, top, n_top * sizeof *top);
+        memcpy(h.body, top, n_top * sizeof *top);
+    if (kind == AQ_EV_CALL_START) {
+        call_id(r->id_seed, call, h.body + n_top * sizeof *top);
+        n_head += CALL_ID_BYTES;
+    }
+    uint64_t n = (uint64_t)n_head + n_bytes;
     if (r->out.n == 0) {
         int rc = aq_ring_push(r->ring, &h, n_head, bytes, n_bytes);
         if (rc == 1)
@@ -174,12 +194,13 @@ static void log_request(const aq_req *r, int32_t rc)
 
     aq_log(AQ_LOG_INFO, "engine",
            "request prompt_tok=%u cached_tok=%u gen_tok=%u rc=%d prefill_ms=%.1f here=%.1f "
-           "worker=%.1f net=%.1f decode_ms=%.1f here=%.1f worker=%.1f net=%.1f",
+           "worker=%.1f net=%.1f decode_ms=%.1f here=%.1f worker=%.1f net=%.1f drafts=%u right=%u",
            u->prompt_tok, u->cached_tok, u->gen_tok, (int)rc, (double)u->prompt_us / 1e3,
            rest_ms(u->prompt_us, u->prompt_worker_us, u->prompt_net_us),
            (double)u->prompt_worker_us / 1e3, (double)u->prompt_net_us / 1e3,
            (double)u->gen_us / 1e3, rest_ms(u->gen_us, u->gen_worker_us, u->gen_net_us),
-           (double)u->gen_worker_us / 1e3, (double)u->gen_net_us / 1e3);
+           (double)u->gen_worker_us / 1e3, (double)u->gen_net_us / 1e3, u->draft_tok,
+           u->draft_ok_tok);
 }
 
 void aq_req_finish(aq_req *r, int32_t rc, const aq_err *err)
@@ -232,6 +253,11 @@ int aq_req_pop(aq_req *r, aq_event *ret)
     if (h->n_top)
         ret->top = (const aq_logprob *)body;
     ret->bytes = body + h->n_top * sizeof(aq_logprob);
+    ret->call = h->call;
+    if (h->kind == AQ_EV_CALL_START) {
+        ret->call_id = ret->bytes;
+        ret->bytes += CALL_ID_BYTES;
+    }
     if (h->kind == AQ_EV_USAGE)
         ret->usage = (const aq_usage *)body;
     if (h->kind == AQ_EV_ERROR)
@@ -277,81 +303,20 @@ void aq_req_free(aq_req *r)
 /* ---- submit ---- */
 
 /* Parse a JSON array that is not empty. */
-static int parse_array(aq_arena *a, const char *what, const char *text, const aq_json **ret,
-                       aq_err *err)
+static int render(const aq_model *m, const aq_req_in *in, aq_req *r, aq_err *err)
 {
-    const aq_json *j;
-    size_t n = strlen(text);
+    AQ_AUTO(aq_prompt_clear) aq_prompt p = {0};
+    int rc = aq_prompt_make(m, in, &p, err);
 
-    if (n > AQ_PROMPT_MAX_BYTES)
-        return aq_fail(err, AQ_E_LIMIT, "%s have %zu bytes, at most %u are allowed", what, n,
-                       AQ_PROMPT_MAX_BYTES);
-    int rc = aq_json_parse(a, text, n, &j, err);
-    if (rc == -AQ_E_FORMAT) {
-        if (err)
-            err->code = AQ_E_INVAL;
-        return aq_err_prefix(err, -AQ_E_INVAL, "%s", what);
-    }
     if (rc < 0)
         return rc;
-    if (j->kind != AQ_JSON_ARR || !j->n)
-        return aq_fail(err, AQ_E_INVAL, "%s must be a JSON array that is not empty", what);
-    *ret = j;
-    return 0;
-}
-
-static int put_special(aq_bytes *b, const char *key, const aq_vocab *v, int32_t id)
-{
-    uint32_t n = 0;
-    const char *p = id >= 0 ? aq_vocab_piece(v, id, &n) : NULL;
-    int rc = aq_bytes_putf(b, ",\"%s\":", key);
-
-    return rc < 0 ? rc : aq_json_quote(b, p ? p : "", p ? n : 0);
-}
-
-/* ret or ret_text may be NULL. */
-static int render(const aq_model *m, const aq_req_in *in, aq_toks *ret, aq_bytes *ret_text,
-                  aq_err *err)
-{
-    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
-    const aq_json *messages, *tools;
-
-    if (!a)
-        return aq_fail(err, AQ_E_NOMEM, "no memory to read messages");
-    int rc = parse_array(a, "messages", in->messages_json, &messages, err);
-    if (rc >= 0 && in->tools_json)
-        rc = parse_array(a, "tools", in->tools_json, &tools, err);
-    if (rc < 0)
-        return rc;
-    if (!m->vocab)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "this model cannot read text: %s",
-                       m->info.tok_refused ? m->info.tok_refused : "it has no vocabulary");
-    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
-    rc = aq_bytes_putf(&b, "{\"add_generation_prompt\":true");
-    if (rc >= 0)
-        rc = put_special(&b, "bos_token", m->vocab, aq_vocab_bos(m->vocab));
-    if (rc >= 0)
-        rc = put_special(&b, "eos_token", m->vocab, aq_vocab_eos(m->vocab));
-    if (rc >= 0 && in->vars_json)
-        return aq_fail(err, AQ_E_UNSUPPORTED, "variables of the template are not supported");
-    if (rc >= 0 && in->tools_json && (rc = aq_bytes_puts(&b, ",\"tools\":")) >= 0)
-        rc = aq_bytes_puts(&b, in->tools_json);
-    if (rc >= 0 && (rc = aq_bytes_puts(&b, ",\"messages\":")) >= 0) {
-        if ((rc = aq_messages_put(&b, messages, err)) < 0)
-            return rc;
-        rc = aq_bytes_puts(&b, "}");
-    }
-    if (rc < 0)
-        return aq_fail(err, -rc, "no memory for a chat of %zu bytes", strlen(in->messages_json));
-    if (ret && (rc = aq_render_tokens(m, NULL, 0, (const char *)b.p, b.n, ret, err)) < 0)
-        return rc;
-    if (!ret_text)
-        return 0;
-    AQ_AUTO(aq_rendered_clear) aq_rendered text = {0};
-    if ((rc = aq_render(m, NULL, 0, (const char *)b.p, b.n, &text, err)) < 0)
-        return rc;
-    rc = aq_bytes_put(ret_text, text.text.p, text.text.n);
-    return rc < 0 ? aq_fail(err, -rc, "no memory for the text of a chat") : 0;
+    r->log = p.toks;
+    p.toks = (aq_toks){0};
+    r->detok.at_start = true;
+    r->one_call = in->one_call;
+    return aq_toolparse_new(m->chat, in->tools_json,
+                            in->tools_json && in->tool_choice != AQ_TOOLS_NONE, p.think, &r->parse,
+                            err);
 }
 
 static int copy_toks(const aq_engine *e, const aq_req_in *in, aq_toks *ret, aq_err *err)
@@ -397,17 +362,12 @@ static int copy_settings(const aq_engine *e, const aq_req_in *in, aq_req *r, aq_
     while (!drawn.seed)
         if (getrandom(&drawn.seed, sizeof drawn.seed, 0) != sizeof drawn.seed)
             drawn.seed = (uint64_t)aq_now_us(); /* better a weak seed than no answer */
+    while (!r->id_seed)
+        if (getrandom(&r->id_seed, sizeof r->id_seed, 0) != sizeof r->id_seed)
+            r->id_seed = drawn.seed ^ (uint64_t)aq_now_us();
     r->ignore_eog = s->ignore_eog;
     r->n_logprobs = in->n_logprobs;
     return aq_sampler_new(&drawn, e->n_vocab, &r->sampler, err);
-}
-
-int aq_prompt(const aq_engine *e, const aq_req_in *in, aq_toks *ret, aq_bytes *ret_text,
-              aq_err *err)
-{
-    if (in->messages_json)
-        return render(e->model, in, ret, ret_text, err);
-    return ret ? copy_toks(e, in, ret, err) : 0;
 }
 
 int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *user, aq_req **ret,
@@ -428,8 +388,7 @@ int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *
     r->t_submit_us = aq_now_us();
     int rc = copy_settings(e, in, r, err);
     if (rc >= 0)
-        rc = in->messages_json ? render(e->model, in, &r->log, NULL, err)
-                               : copy_toks(e, in, &r->log, err);
+        rc = in->messages_json ? render(e->model, in, r, err) : copy_toks(e, in, &r->log, err);
     uint32_t n_tok = in->messages_json ? r->log.n : in->n_tok;
     if (rc >= 0 && !n_tok)
         rc = aq_fail(err, AQ_E_INVAL, "the chat's template made no tokens of the messages");
@@ -446,6 +405,7 @@ int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *
         return rc;
     }
     r->n_prompt = r->log.n;
+    r->draft_rate = 1;
     r->max_tok = AQ_MIN(in->max_tok ? in->max_tok : UINT32_MAX, e->n_ctx - r->n_prompt);
     atomic_init(&r->st_prompt, r->n_prompt);
     atomic_init(&r->st_queued, 1);

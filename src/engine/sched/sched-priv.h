@@ -8,11 +8,13 @@
  *   batch.c     who goes into the next window
  *   pipeline.c  windows on their way: embed, stage 0, 1, …, head
  *   gen.c       logits -> token -> text -> events
+ *   draft.c     tokens guessed ahead by the model's draft layers
  *   epoch.c     another set of stages; everything live is queued again with its token log
  *
  * A seq's tokens are numbered three ways: log.n known, n_sub of them sent in windows, n_done of
  * them through all stages. The next token is sampled when the last of the log has come through:
- * reading a prompt, decoding and replaying a lost stage are this one rule.
+ * reading a prompt, decoding and replaying a lost stage are this one rule. With drafts n_sub runs
+ * ahead of log.n while a window checks them; what was wrong is taken back (`over`).
  *
  * Threads. Everything in aq_engine and aq_sseq belongs to the step thread, but for what stands
  * under hub->mu. The hub outlives the engine: requests hold it. */
@@ -22,11 +24,13 @@
 #include <pthread.h>
 
 #include "backend-priv.h"
+#include "chat-priv.h"
 #include "model-priv.h"
 #include "sampler-priv.h"
 #include "stage-priv.h"
 #include "state-priv.h"
 #include "text-priv.h"
+#include "toolparse-priv.h"
 
 #define AQ_STAGES_MAX 64u
 #define AQ_QUEUE_MAX 1024u /* requests waiting */
@@ -110,12 +114,17 @@ struct aq_req {
     char *stop[AQ_STOP_MAX];
     uint32_t stop_n[AQ_STOP_MAX], n_stop;
     aq_detok detok;
-    aq_bytes held; /* characters that may still become a stop string */
-    aq_bytes out;  /* records that the ring had no room for: u64 length, then the record */
+    aq_toolparse *parse; /* NULL: the prompt came as tokens, all is content */
+    bool one_call;
+    uint64_t id_seed; /* of the calls' ids */
+    aq_bytes held;    /* characters that may still become a stop string */
+    aq_bytes out;     /* records that the ring had no room for: u64 length, then the record */
     size_t out_off;
     int32_t final_rc; /* AQ_DONE_* or -AQ_E_* */
     aq_err final_err;
     uint64_t final_buf[72]; /* its record */
+    float draft_rate;       /* running share of guesses that were right */
+    uint32_t draft_pause;   /* tokens until guessing goes on */
     aq_usage usage;
     int64_t t_submit_us, t_run_us, t_first_us, t_last_us;
 };
@@ -127,6 +136,10 @@ typedef struct aq_sseq {
     aq_req *req; /* LIVE */
     aq_toks log; /* DRAIN, PARKED; a live seq's is its request's */
     uint32_t n_sub, n_done, n_wnd;
+    bool over; /* stages hold rejected rows behind n_done: KEEP comes before anything else */
+    uint32_t n_spec,
+        spec_at; /* guesses for the tokens behind the log, when it has spec_at tokens */
+    int32_t spec[AQ_DRAFT_MAX];
     uint32_t n_last;        /* rows of its last window */
     uint32_t n_snapped;     /* tokens at the last snapshot */
     uint32_t *page, n_page; /* the engine's own count of pages: index into page_ref */
@@ -135,6 +148,7 @@ typedef struct aq_sseq {
 
 typedef struct aq_part {
     uint32_t seq, n_rows;
+    uint32_t n_draft; /* the last of them: guesses to be checked */
     bool logits;
 } aq_part;
 
@@ -142,6 +156,7 @@ struct aq_wnd {
     uint64_t id;
     uint32_t stage; /* where it is or goes next */
     uint32_t n_ops, n_rows, n_part, n_logits;
+    uint32_t n_back; /* rows that the last stage returns: LOGITS or DRAFT */
     aq_op *op;
     aq_row *row;
     aq_part *part;
@@ -165,14 +180,19 @@ struct aq_engine {
     aq_rt *rt;
     const aq_model *model;
     const aq_backend *be;
-    void *ends; /* weights of embedding and head */
+    void *ends;                   /* weights of embedding, head and draft layers */
+    void *draft;                  /* state of the draft layers, NULL without */
+    uint32_t n_draft, draft_rows; /* guesses a window at most; rows that draft takes at once */
+    float *hidden, *draft_x;      /* [hidden_rows][n_embd], [draft_rows][n_embd] */
+    uint32_t hidden_rows;
+    aq_row *draft_row; /* [draft_rows] */
     pthread_t thread;
     bool recurrent;
     uint32_t n_ctx, n_parallel, chunk_tok, kv_type, n_vocab, row_f32;
     char device[96];
     uint64_t weight_bytes, state_bytes;
     atomic_uint st_running, st_queued, st_parked, st_pages, st_epoch, st_paused, st_n_page;
-    _Atomic uint64_t st_window, st_read, st_gen;
+    _Atomic uint64_t st_window, st_read, st_gen, st_here_us;
     /* step thread */
     uint64_t wnd_id, turn;
     aq_swap_set set;          /* stage: a copy of the hub's */
@@ -202,8 +222,8 @@ int aq_engine_op(aq_engine *, uint16_t kind, uint32_t seq, uint32_t from, uint64
 
 /* ---- request.c: step thread ---- */
 void aq_req_unref(aq_req *);
-int aq_req_emit(aq_req *, uint32_t kind, int32_t tok, const char *bytes, uint32_t n_bytes,
-                const aq_logprob *top, uint32_t n_top) AQ_MUST;
+int aq_req_emit(aq_req *, uint32_t kind, uint32_t call, int32_t tok, const char *bytes,
+                uint32_t n_bytes, const aq_logprob *top, uint32_t n_top) AQ_MUST;
 /** Put USAGE and DONE or ERROR behind everything else; err only for rc < 0. Nothing is sent when
  * the request ended before. */
 void aq_req_finish(aq_req *, int32_t rc, const aq_err *err);
@@ -258,6 +278,19 @@ void aq_wnd_free(aq_wnd *);
 void aq_pipe_done_cb(void *hub, aq_stage *, const aq_done *);
 void aq_pipe_drop_all(aq_engine *); /* a new epoch: forget every window */
 
+/* ---- draft.c: all step thread ---- */
+/** Draft state for the stages in use; without memory for it there are no drafts (a warning). */
+void aq_draft_reset(aq_engine *);
+void aq_draft_clear(aq_engine *);
+/** The operations of a window, on the draft layers' state. */
+void aq_draft_ops(aq_engine *, const aq_op *, uint32_t n);
+/** Feed what came back of a window to the draft layers, and guess for the chats that decode. */
+void aq_draft_window(aq_engine *, const aq_wnd *);
+/** Count what a check has shown. */
+void aq_draft_count(aq_req *, uint32_t n, uint32_t n_ok);
+/** logits of n rows in e->logits: room, NOMEM. */
+int aq_logits_room(aq_engine *, uint32_t n) AQ_MUST;
+
 /* ---- epoch.c ---- */
 /** Check that the stages cover all layers in order, and make the tables for them. LIMIT, INVAL,
  * NOMEM. */
@@ -273,7 +306,8 @@ void aq_epoch_pause(aq_engine *, uint32_t stage, const aq_err *why);
 /** Tokens that are known but not sent yet. */
 static inline uint32_t aq_req_todo(const aq_engine *e, const aq_req *r)
 {
-    return r->log.n - e->seq[r->seq].n_sub;
+    uint32_t n_sub = e->seq[r->seq].n_sub;
+    return r->log.n > n_sub ? r->log.n - n_sub : 0; /* less while drafts are checked */
 }
 
 #endif

@@ -4,7 +4,9 @@
  *
  * Recurrent store. A slot holds, layer after layer, [conv_k - 1][C] rows of convolution history and [n_vh][d][d] state. Each seq owns
  * two slots that change places with every window: a window reads the one and writes the other, so the state before the window stays
- * without a copy, for cancel and for rewind. History: the inputs of the recurrence [AQ_REWIND_ROWS][C + 2 n_vh] of each layer. */
+ * without a copy, for cancel and for rewind. History: the inputs of the recurrence [AQ_REWIND_ROWS][C + 2 n_vh] of each layer.
+ * A layer with n-gram embeddings has, behind that, [ng_back][row_f32] rows and [n-gram size - 1] tokens, history
+ * [AQ_REWIND_ROWS][row_f32] and [AQ_REWIND_ROWS] tokens. */
 #ifndef AQ_STORE_PRIV_H
 #define AQ_STORE_PRIV_H
 
@@ -40,5 +42,8 @@ float *aq_store_live(const aq_store *, uint32_t seq, uint32_t layer);
 float *aq_store_before(const aq_store *, uint32_t seq, uint32_t layer);
 /** History rows of a seq's last window: qkv [AQ_REWIND_ROWS][C], then decay and beta [AQ_REWIND_ROWS][n_vh]. */
 float *aq_store_hist(const aq_store *, uint32_t seq, uint32_t layer);
+/** The same of n-gram embeddings. */
+float *aq_store_ngram(const aq_store *, uint32_t seq, uint32_t layer, bool live);
+float *aq_store_ngram_hist(const aq_store *, uint32_t seq, uint32_t layer);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* KV pages and recurrent slots; see store-priv.h. Thread: the stage's. */
-#include "store-priv.h"
+#include "walk-priv.h"
 
 #define ALIGN 64u
 #define STORE_BYTES_MAX ((uint64_t)1 << 46)
@@ -46,16 +46,45 @@ float *aq_store_hist(const aq_store *s, uint32_t seq, uint32_t layer)
     return s->hist + seq * s->hist_f32 + s->hist_off[layer];
 }
 
+/* Floats of a layer's delta net in a slot and in the history: what belongs to n-gram embeddings lies behind them. */
+static size_t delta_slot_f32(const aq_layer *d)
+{
+    return d->mixer == AQ_MIX_DELTA ? (d->conv_k - 1) * (size_t)aq_delta_width(d) +
+                                          (size_t)d->n_vh * d->d_state * d->d_state
+                                    : 0;
+}
+
+static size_t delta_hist_f32(const aq_layer *d)
+{
+    return d->mixer == AQ_MIX_DELTA ? AQ_REWIND_ROWS * (aq_delta_width(d) + 2 * (size_t)d->n_vh)
+                                    : 0;
+}
+
+float *aq_store_ngram(const aq_store *s, uint32_t seq, uint32_t layer, bool live)
+{
+    return (live ? aq_store_live(s, seq, layer) : aq_store_before(s, seq, layer)) +
+           delta_slot_f32(s->layer[layer].d);
+}
+
+float *aq_store_ngram_hist(const aq_store *s, uint32_t seq, uint32_t layer)
+{
+    return aq_store_hist(s, seq, layer) + delta_hist_f32(s->layer[layer].d);
+}
+
 static void copy_page(void *user, uint32_t dst, uint32_t src, uint32_t n_tok)
 {
     aq_store *s = user;
     for (uint32_t l = 0; l < s->n_layer; l++) {
         const aq_kv *kv = &s->kv[l];
         for (uint32_t h = 0; kv->base && !kv->borrowed && h < kv->n_kv; h++) {
-            memcpy(aq_kv_k(kv, dst, h, 0), aq_kv_k(kv, src, h, 0),
-                   (size_t)n_tok * kv->d_k * kv->val_bytes);
-            memcpy(aq_kv_v(kv, dst, h, 0), aq_kv_v(kv, src, h, 0),
-                   (size_t)n_tok * kv->d_v * kv->val_bytes);
+            memcpy(aq_kv_k(kv, dst, h, 0), aq_kv_k(kv, src, h, 0), (size_t)n_tok * kv->k_bytes);
+            memcpy(aq_kv_v(kv, dst, h, 0), aq_kv_v(kv, src, h, 0), (size_t)n_tok * kv->v_bytes);
+        }
+        if (kv->d_idx) { /* a block that is not whole yet gets its key when it is */
+            memcpy(aq_kv_raw(kv, dst, 0), aq_kv_raw(kv, src, 0),
+                   (size_t)n_tok * kv->d_idx * (kv->idx_f32 ? 4 : 2));
+            memcpy(aq_kv_block(kv, dst, 0), aq_kv_block(kv, src, 0),
+                   n_tok / s->layer[l].d->idx_block * (size_t)kv->d_idx * sizeof(float));
         }
     }
 }
@@ -77,6 +106,12 @@ static void rewind_slot(void *user, uint32_t dst, uint32_t src, uint32_t n_rows)
     aq_store *s = user;
     for (uint32_t l = 0; l < s->n_layer; l++) {
         const aq_layer *d = s->layer[l].d;
+        if (d->ng_back) {
+            const float *rows = aq_store_ngram_hist(s, src, l);
+            aq_ngram_keep(s->net->model, d->ng_back, n_rows, rows,
+                          rows + AQ_REWIND_ROWS * (size_t)s->net->model->info.row_f32,
+                          aq_store_ngram(s, src, l, false), aq_store_ngram(s, dst, l, true));
+        }
         if (d->mixer != AQ_MIX_DELTA)
             continue;
         uint32_t c = aq_delta_width(d);
@@ -102,16 +137,27 @@ static int new_kv(aq_store *s, uint32_t l, aq_err *err)
         return 0;
     }
     bool latent = d->mixer == AQ_MIX_LATENT;
-    uint32_t val = s->cfg.kv_type == AQ_KV_F32 ? 4 : 2;
-    size_t k = (size_t)d->n_kv * AQ_PAGE_TOK * d->d_k * val,
-           v = latent ? 0 : (size_t)d->n_kv * AQ_PAGE_TOK * d->d_v * val;
+    uint32_t kb = aq_kv_row_bytes(s->cfg.kv_type, d->d_k),
+             vb = aq_kv_row_bytes(s->cfg.kv_type, d->d_v);
+    size_t k = (size_t)d->n_kv * AQ_PAGE_TOK * kb,
+           v = latent ? 0 : (size_t)d->n_kv * AQ_PAGE_TOK * vb;
     *kv = (aq_kv){.type = s->cfg.kv_type,
                   .n_kv = d->n_kv,
                   .d_k = d->d_k,
                   .d_v = d->d_v,
-                  .val_bytes = val,
+                  .k_bytes = kb,
+                  .v_bytes = vb,
                   .v_off = latent ? 0 : k,
                   .page_bytes = k + v};
+    if (d->n_idx) {
+        kv->d_idx = d->d_idx;
+        kv->idx_f32 = s->cfg.kv_type == AQ_KV_F32;
+        kv->raw_off = round_up(k + v, ALIGN);
+        kv->block_off =
+            round_up(kv->raw_off + AQ_PAGE_TOK * (size_t)d->d_idx * (kv->idx_f32 ? 4 : 2), ALIGN);
+        kv->page_bytes = round_up(
+            kv->block_off + AQ_PAGE_TOK / d->idx_block * (size_t)d->d_idx * sizeof(float), ALIGN);
+    }
     kv->base = big_alloc(s, (uint64_t)kv->page_bytes * s->cfg.n_page, err);
     return kv->base ? 0 : -AQ_E_NOMEM;
 }
@@ -121,14 +167,19 @@ static int new_recurrent(aq_store *s, aq_err *err)
     size_t wide = 0, wide_o = 0;
     for (uint32_t l = 0; l < s->n_layer; l++) {
         const aq_layer *d = s->layer[l].d;
+        size_t row = s->net->model->info.row_f32;
+        if (d->mixer != AQ_MIX_DELTA && !d->ng_back)
+            continue;
+        s->slot_off[l] = s->slot_f32;
+        s->slot_f32 += round_up(
+            delta_slot_f32(d) + (d->ng_back ? d->ng_back * row + s->net->model->ngram.size - 1 : 0),
+            ALIGN / 4);
+        s->hist_off[l] = s->hist_f32;
+        s->hist_f32 +=
+            round_up(delta_hist_f32(d) + (d->ng_back ? AQ_REWIND_ROWS * (row + 1) : 0), ALIGN / 4);
         if (d->mixer != AQ_MIX_DELTA)
             continue;
         size_t c = aq_delta_width(d);
-        s->slot_off[l] = s->slot_f32;
-        s->slot_f32 +=
-            round_up((d->conv_k - 1) * c + (size_t)d->n_vh * d->d_state * d->d_state, ALIGN / 4);
-        s->hist_off[l] = s->hist_f32;
-        s->hist_f32 += round_up(AQ_REWIND_ROWS * (c + 2 * (size_t)d->n_vh), ALIGN / 4);
         wide = AQ_MAX(wide, c);
         wide_o = AQ_MAX(wide_o, (size_t)d->n_vh * d->d_state);
     }
@@ -138,8 +189,8 @@ static int new_recurrent(aq_store *s, aq_err *err)
         s->slot ? big_alloc(s, (uint64_t)s->cfg.max_seq * s->hist_f32 * sizeof(float), err) : NULL;
     if (!s->slot || !s->hist)
         return -AQ_E_NOMEM;
-    s->tmp = malloc(AQ_REWIND_ROWS * wide * sizeof(float));
-    s->tmp_o = malloc(AQ_REWIND_ROWS * wide_o * sizeof(float));
+    s->tmp = malloc(AQ_REWIND_ROWS * wide * sizeof(float) + 1);
+    s->tmp_o = malloc(AQ_REWIND_ROWS * wide_o * sizeof(float) + 1);
     if (!s->tmp || !s->tmp_o)
         return aq_fail(err, AQ_E_NOMEM, "state: out of memory");
     return 0;
@@ -148,16 +199,16 @@ static int new_recurrent(aq_store *s, aq_err *err)
 int aq_store_new(const aq_net *net, const aq_net_layer *layer, uint32_t n_layer,
                  const aq_state_cfg *cfg, aq_store **ret, aq_err *err)
 {
-    if (cfg->kv_type != AQ_KV_F16 && cfg->kv_type != AQ_KV_F32)
+    if (cfg->kv_type > AQ_KV_Q8_0)
         return aq_fail(err, AQ_E_UNSUPPORTED,
-                       "KV type %u is not supported by this backend (f16 and f32 are)",
+                       "KV type %u is not supported by this backend (f16, f32 and q8_0 are)",
                        cfg->kv_type);
     AQ_AUTO(aq_store_free) aq_store *s = calloc(1, sizeof(*s));
     if (!s)
         return aq_fail(err, AQ_E_NOMEM, "state: out of memory");
     *s = (aq_store){.net = net, .layer = layer, .n_layer = n_layer, .cfg = *cfg};
     for (uint32_t l = 0; l < n_layer; l++)
-        s->recurrent |= layer[l].d->mixer == AQ_MIX_DELTA;
+        s->recurrent |= layer[l].d->mixer == AQ_MIX_DELTA || layer[l].d->ng_back;
     int rc = aq_seqmap_new(cfg, s->recurrent, &seqmap_vt, s, &s->map, err);
     if (rc < 0)
         return rc;

@@ -133,8 +133,4 @@ int aq_tmpl_render(const aq_tmpl *, const aq_json *vars, aq_rendered *ret, aq_er
 int aq_chat_encode(const aq_vocab *, const aq_tmpl *, const aq_json *vars, aq_toks *out,
                    aq_err *) AQ_MUST;
 
-/** Append a chat's messages (an array) as templates take them: every content one text, every role one that they know; see
- * messages.c. INVAL and UNSUPPORTED name the message, counted from 1; NOMEM, LIMIT. On failure out holds a part. */
-int aq_messages_put(aq_bytes *out, const aq_json *messages, aq_err *) AQ_MUST;
-
 #endif

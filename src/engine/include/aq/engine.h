@@ -70,7 +70,8 @@ const char *aq_cuda_state(const char **ret_text);
 /* ---- model ---------------------------------------------------------------------------------------------------------------- */
 
 /** Weight bytes by position: file shards, a peer's chunks, a test's generator. `tensor` indexes the model's tensor table, `off`
- * counts from the tensor's first byte. read: any thread, blocks; IO when the file was cut short or removed (never a SIGBUS). */
+ * counts from the tensor's first byte. It must outlive what was loaded from it: tables too large to load (n-gram embeddings) are read
+ * row by row while tokens are computed. read: any thread, blocks; IO when the file was cut short or removed (never a SIGBUS). */
 typedef struct aq_wsrc {
     void *self;
     int (*read)(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *);
@@ -89,6 +90,9 @@ int aq_model_from_card(aq_rt *, const void *card, size_t n, aq_model **ret, aq_e
 /** What tells this model from every other: SHA-256 over its hyperparameters and, by name, each tensor's type, shape, first and last
  * 64 KiB. The same for a file and for its shards, whatever they are called. Reads up to 128 KiB a tensor. Errors: IO, NOMEM. */
 int aq_model_fingerprint(const aq_model *, const aq_wsrc *, uint8_t ret[32], aq_err *) AQ_MUST;
+/** What tells whether the files of a model are still those that they were: SHA-256 over device, inode, size and time of writing of each,
+ * as they were opened. ret_written_s: when the youngest was written to. Reads nothing. Errors: INVAL (made from a card), NOMEM. */
+int aq_model_stamp(const aq_model *, uint8_t ret[32], int64_t *ret_written_s, aq_err *) AQ_MUST;
 void aq_model_free(aq_model *);
 AQ_CLEANUP_FUNC(aq_model *, aq_model_free)
 
@@ -107,9 +111,11 @@ typedef struct aq_model_info {
     const uint8_t *
         cut_ok; /* [n_layer + 1] 1 = layers may be parted before this one; [0] and [n_layer] are 1 */
     const uint64_t *layer_bytes; /* [n_layer] weights of a layer as stored */
-    uint64_t ends_bytes;         /* embedding, final norm, head, draft layers */
-    uint64_t kv_f16_bytes_tok;   /* KV bytes per token over all layers, f16 */
-    uint64_t recur_bytes_seq;    /* recurrent state per seq */
+    uint64_t
+        ends_bytes; /* embedding, final norm, head, draft layers; not a table that is never loaded */
+    uint64_t kv_f16_bytes_tok; /* KV bytes per token over all layers, f16 */
+    uint64_t kv_q8_bytes_tok;  /* the same, q8_0 */
+    uint64_t recur_bytes_seq;  /* recurrent state per seq */
     uint32_t n_type;
     const aq_type_use *type;         /* [n_type], by bytes, largest first */
     const char *tok_model, *tok_pre; /* tokenizer.ggml.model, .pre */
@@ -120,6 +126,8 @@ typedef struct aq_model_info {
     uint32_t n_shard;
 } aq_model_info;
 const aq_model_info *aq_model_get_info(const aq_model *); /* lives as long as the model */
+/** KV bytes per token over all layers, for kv_type AQ_KV_*. */
+uint64_t aq_model_kv_bytes_tok(const aq_model_info *, uint32_t kv_type);
 
 /* ---- text ------------------------------------------------------------------------------------------------------------------- */
 
@@ -295,8 +303,14 @@ typedef struct aq_engine_cfg {
     aq_stage *const *stage; /* NULL = one local stage of all layers; else as aq_engine_set_stages */
     uint32_t n_stage;
     aq_progress *progress; /* bytes loaded; may be NULL */
+    /* Tokens that the model's draft layers guess ahead, at most, and one window checks; 0 = off, up to AQ_DRAFT_MAX. Answers are the
+     * same with and without, sampled ones too. It pays where a window of a few rows takes little longer than one of a single
+     * row; a chat whose guesses are mostly wrong pauses them. */
+    uint32_t n_draft;
 } aq_engine_cfg;
-/** Load and start. Blocks while loading: not for a thread that must answer. Errors: NOMEM (both numbers named), IO, CANCELLED, UNSUPPORTED. */
+#define AQ_DRAFT_MAX 7u
+/** Load and start. Blocks while loading: not for a thread that must answer. Errors: NOMEM (both numbers named), IO, CANCELLED,
+ * UNSUPPORTED (drafts of a model without draft layers, too), LIMIT. */
 int aq_engine_new(aq_rt *, const aq_model *, const aq_wsrc *, const aq_engine_cfg *,
                   aq_engine **ret, aq_err *) AQ_MUST;
 /** Another set of stages, in layer order, covering all layers: a new epoch; every live seq's token log is replayed. The engine owns the
@@ -310,7 +324,7 @@ AQ_CLEANUP_FUNC(aq_engine *, aq_engine_free)
 
 typedef struct aq_engine_info {
     const char *backend, *device; /* "cpu", "CPU (avx2, 2 threads)": always shown to the user */
-    uint32_t n_ctx, n_parallel, n_page, epoch, kv_type;
+    uint32_t n_ctx, n_parallel, n_page, epoch, kv_type, n_draft;
     uint64_t weight_bytes, state_bytes;
 } aq_engine_info;
 void aq_engine_get_info(const aq_engine *, aq_engine_info *ret);
@@ -319,6 +333,7 @@ typedef struct aq_engine_stats {
     uint32_t
         paused; /* 1 = a stage is lost: chats keep what they have and wait for aq_engine_set_stages */
     uint64_t n_window, rows_read, rows_gen; /* since start */
+    uint64_t here_us;                       /* since start: this PC's layers at work */
 } aq_engine_stats;
 void aq_engine_get_stats(const aq_engine *, aq_engine_stats *ret);
 
@@ -402,6 +417,7 @@ typedef struct aq_usage {
     /* of prompt_us and gen_us: stages on other PCs by their own clocks, and the way there. Windows
      * overlap while a prompt is read, so that these may add up to more than it took. */
     int64_t prompt_worker_us, prompt_net_us, gen_worker_us, gen_net_us;
+    uint32_t draft_tok, draft_ok_tok; /* guessed ahead and checked; those of them that were right */
 } aq_usage;
 typedef struct aq_event {
     uint32_t kind, n_bytes, n_top;
@@ -419,16 +435,16 @@ typedef struct aq_event {
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
  * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text;
  * what of a schema is not supported, by its place; calls with a model whose template knows none; today
- * any schema, REQUIRED, NAMED and vars_json), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
+ * any schema, REQUIRED and NAMED), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
  * CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;
-/** What aq_submit would read for these messages or tokens, without a request: its tokens and (of messages) the rendered text. Either
- * may be NULL; they are appended to. Any thread. Errors: those of aq_submit for messages and tokens, but no LIMIT for a long chat. */
-int aq_prompt(const aq_engine *, const aq_req_in *, aq_toks *ret, aq_bytes *ret_text,
-              aq_err *) AQ_MUST;
 int aq_req_pop(aq_req *,
                aq_event *ret); /* 1 or 0; one reader; taking from a full ring un-parks the chat */
+/** The prompt that aq_submit would have the model read for these messages, tools and variables; nothing is computed. Either may be
+ * NULL; the caller clears what it gets. Errors as aq_submit's of the messages. Any thread. */
+int aq_chat_prompt(const aq_model *, const aq_req_in *, aq_bytes *ret_text, aq_toks *ret_toks,
+                   aq_err *) AQ_MUST;
 typedef struct aq_req_state {
     uint32_t prompt_tok, read_tok, gen_tok,
         queued; /* queued: requests before this one, 0 = running */
@@ -450,9 +466,10 @@ AQ_CLEANUP_FUNC(aq_eval *, aq_eval_free)
  * after the final norm. Either may be NULL. */
 int aq_eval_rows(aq_eval *, const int32_t *tok, uint32_t n, bool last_only, float *ret_logits,
                  float *ret_hidden, aq_err *) AQ_MUST;
-/** The draft head: tokens tok[i] at positions pos0 + i with the hidden rows of the positions before them; logits [n][n_vocab]. */
+/** The draft head: tokens tok[i] at positions pos0 + i with the hidden rows of the positions before them; logits [n][n_vocab], and its
+ * own hidden rows [n][n_embd], from which it may go on. Either may be NULL. */
 int aq_eval_draft(aq_eval *, const int32_t *tok, const float *hidden, uint32_t n, uint32_t pos0,
-                  float *ret_logits, aq_err *) AQ_MUST;
+                  float *ret_logits, float *ret_hidden, aq_err *) AQ_MUST;
 int aq_eval_keep(aq_eval *, uint32_t n_tok, aq_err *) AQ_MUST;
 uint64_t aq_eval_weight_bytes(const aq_eval *);
 

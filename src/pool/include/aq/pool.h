@@ -73,7 +73,8 @@ typedef struct aq_roster {
 
 typedef struct aq_trust aq_trust;
 /** Open the state of folder dir (made 0700 when missing); key and certificate are made at first
- * use. store NULL: 0600 files of that folder. Errors: IO; AUTH (a secret file that others may read,
+ * use, once, whoever else opens it at that time. name: of a PC that was given none (aq_trust_set_name, which is kept).
+ * store NULL: 0600 files of that folder. Errors: IO; AUTH (a secret file that others may read,
  * a key that is lost); FORMAT (damaged, or of a later version). */
 int aq_trust_open(const char *dir, const char *name, const aq_secret_store *store, aq_trust **ret,
                   aq_err *) AQ_MUST;
@@ -319,9 +320,142 @@ typedef struct aq_split_state {
     char text[500];                              /* LOST, ALONE: why, in words */
     uint64_t load_done, load_total;              /* bytes that the other PC loads now */
     uint64_t n_window, n_row, worker_us, net_us; /* since it was connected last */
-    uint64_t tx_bytes, rx_bytes;
+    uint64_t tx_bytes, rx_bytes, tx_frames, rx_frames; /* at the socket */
 } aq_split_state;
 void aq_split_get_state(aq_split *, aq_split_state *ret);
+
+/* ---- which PCs there are, and where ------------------------------------------------------------ */
+
+#define AQ_PCS_MAX (AQ_MEMBERS_MAX + AQ_FOUND_MAX + AQ_KNOWN_MAX)
+enum {
+    AQ_PC_UNASKED,
+    AQ_PC_HERE,    /* it answered and proved who it is (a member), or it answers (another) */
+    AQ_PC_TROUBLE, /* why */
+};
+typedef struct aq_pc {
+    aq_id id;                                /* when has_id */
+    bool has_id, self, member, found, added; /* added: an address that was typed in */
+    uint32_t perms, n_addr;
+    char name[AQ_NAME_MAX + 1];               /* "" = not known */
+    char version[AQ_VERSION_MAX + 1];         /* "" = not found by mDNS */
+    char addr[AQ_ADDRS_MAX][AQ_ADDR_MAX + 1]; /* found ones first, then those that answered */
+    /* What it said last; of an aq_seat that watches. */
+    uint32_t state;                  /* AQ_PC_* */
+    aq_err why;                      /* TROUBLE: in words, with its name */
+    uint64_t mem_bytes;              /* free for layers */
+    int64_t rtt_us;                  /* of the last question, 0 = none */
+    char works_for[AQ_NAME_MAX + 1]; /* whose layers it computes, "" = nobody's */
+} aq_pc;
+/** Members (this PC first), then found ones, then typed-in addresses that are none of theirs. found [n]; ret
+ * [AQ_PCS_MAX], all UNASKED; their number. Errors: FORMAT, IO (the file of addresses), NOMEM. */
+int aq_pcs_list(const aq_trust *, const aq_found *found, uint32_t n, aq_pc *ret, aq_err *) AQ_MUST;
+
+/** Look for PCs by mDNS until is_it (may be NULL) says so of one, or `ms` passed; it is asked again whenever
+ * something changed. state_only: until the daemon answered. version: of the program. ret [AQ_FOUND_MAX].
+ * Blocks. */
+int aq_look(const aq_trust *, const char *version, bool (*is_it)(void *user, const aq_found *),
+            void *user, bool state_only, uint32_t ms, aq_presence_info *ret_info, aq_found *ret,
+            uint32_t *ret_n, aq_err *) AQ_MUST;
+
+/** aq_split_open with a member: where it was last when it answers there, else where mDNS finds it (by presence,
+ * or NULL: looked for now). cfg's to, addr and n_addr are not looked at. The address that answered is kept
+ * when this process has or gets the lock. INVAL: nobody knows where it is. */
+int aq_split_open_member(const aq_split_cfg *, const aq_member *, const aq_presence *,
+                         const char *version, aq_split **ret, aq_err *) AQ_MUST;
+
+/* ---- this PC while its Pool is on -------------------------------------------------------------- */
+
+/** A seat in the pool: this PC shows itself, listens, pairs, computes layers for others, and watches how the others
+ * are. What a window and a node have; without it there is no socket, no mDNS and no thread of the pool. */
+typedef struct aq_seat aq_seat;
+typedef struct aq_seat_cfg {
+    aq_rt *rt; /* borrowed, as is all of this; trust: held by this process */
+    aq_trust *trust;
+    const char *app, *version; /* "aquifer 0.1.0", "0.1.0" */
+    const char *backend;       /* as of a node, as is what follows */
+    const char *const *dir;
+    uint32_t n_dir;
+    const char *const *bind;
+    uint32_t n_bind;
+    uint16_t port;
+    bool join;
+    bool pair; /* other PCs may ask to be paired */
+    bool hide; /* mDNS is left alone */
+    bool
+        watch; /* ask the PCs of the network how they are, each AQ_SEAT_WATCH_MS and when one comes */
+    void (*changed_cb)(
+        void *user); /* something of aq_seat_state changed. Any thread; must not block,
+                                     * and calls nothing of the pool. May be NULL */
+    void *user;
+} aq_seat_cfg;
+#define AQ_SEAT_WATCH_MS 5000u
+/** It succeeds without a port, too: listen_err says why then (in use, no network), and aq_seat_listen tries again.
+ * Blocks a little. Errors: NOMEM, IO. */
+int aq_seat_new(const aq_seat_cfg *, aq_seat **ret, aq_err *) AQ_MUST;
+void aq_seat_free(aq_seat *); /* ends all that it has open; blocks, some seconds at most */
+AQ_CLEANUP_FUNC(aq_seat *, aq_seat_free)
+/** Listen again, on this port (0 = any). The layers of other PCs go. Blocks. */
+int aq_seat_listen(aq_seat *, uint16_t port, aq_err *) AQ_MUST;
+int aq_seat_join(aq_seat *, const char *addr, const uint8_t secret[AQ_SECRET_BYTES],
+                 aq_err *) AQ_MUST; /* as aq_node_join */
+
+enum {
+    AQ_PAIR_NONE,
+    AQ_PAIR_CALLING, /* this PC calls */
+    AQ_PAIR_DIGITS,  /* both show them: aq_seat_pair_answer */
+    AQ_PAIR_WAITS,   /* this PC has answered */
+    AQ_PAIR_DONE,    /* paired */
+    AQ_PAIR_BROKEN,  /* why */
+};
+typedef struct aq_pair_state {
+    uint32_t step; /* AQ_PAIR_* */
+    bool incoming; /* the other PC called */
+    char digits[7];
+    char name[AQ_NAME_MAX + 1];
+    aq_id id; /* DONE */
+    aq_err why;
+} aq_pair_state;
+/** Call a PC to be paired with it: 1 to AQ_ADDRS_MAX addresses. Returns at once. BUSY: a pairing is under
+ * way. This and the next two: one thread. */
+int aq_seat_pair(aq_seat *, const char *const *addr, uint32_t n, aq_err *) AQ_MUST;
+void aq_seat_pair_answer(aq_seat *, bool match); /* They Match, or They Differ */
+void aq_seat_pair_end(aq_seat *);                /* forget it; ends it when it is not over */
+
+/** As aq_trust_set_perms, aq_trust_remove and aq_trust_leave; links that are open go where they must. Block. */
+int aq_seat_set_perms(aq_seat *, const aq_id *, uint32_t perms, aq_err *) AQ_MUST;
+int aq_seat_remove(aq_seat *, const aq_id *, aq_err *) AQ_MUST;
+int aq_seat_leave(aq_seat *, aq_err *) AQ_MUST;
+void aq_seat_ask(aq_seat *); /* how the PCs are: now. Any thread; returns at once */
+/** aq_split_open_member by this pool's presence; rt, trust and app are the pool's. */
+int aq_seat_split(aq_seat *, const aq_id *, const aq_split_cfg *, aq_split **ret, aq_err *) AQ_MUST;
+
+typedef struct aq_seat_state {
+    uint16_t port; /* on which it listens, 0: listen_err */
+    bool in_pool;
+    aq_err listen_err; /* code 0 = none */
+    aq_presence_info mdns;
+    aq_pair_state pair;
+    aq_node_state node; /* what it computes for others */
+    uint32_t n_pc;
+    aq_pc pc[AQ_PCS_MAX];
+} aq_seat_state;
+/** All of it, now. Large: not for a stack. Does not wait for the network; reads the file of addresses. */
+void aq_seat_get(aq_seat *, aq_seat_state *ret);
+
+/** What a PC does when its program starts: a versioned file of the state folder. */
+typedef struct aq_mode {
+    bool on;       /* the Pool */
+    uint16_t port; /* 0 = AQ_POOL_PORT */
+    bool split;    /* a split with this PC and model was running */
+    uint32_t cut;  /* layers here; 0 = by the memory of both */
+    aq_id pc;
+    char rows[8];     /* "" = f32 */
+    char model[1024]; /* path */
+} aq_mode;
+/** dir: the state folder, as of aq_trust_open. Without a file all is off. FORMAT: damaged, or of a later version. */
+int aq_mode_load(const char *dir, aq_mode *ret, aq_err *) AQ_MUST;
+/** Makes the folder (0700) when it is missing. INVAL: a path that is not UTF-8 or too long. */
+int aq_mode_save(const char *dir, const aq_mode *, aq_err *) AQ_MUST;
 
 /** Two identities in a pool of their own, in dir/here and dir/there: for checking a split over
  * loopback with one PC. dir must exist; nothing of it leaves this PC. */

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* This PC while its Pool is on: mDNS, a node that listens, pairing, and a thread that watches how the others are.
+ *
+ *   presence thread ─ found PCs ─┐
+ *   links' threads ── pairing ───┼─▶ state under one lock ─▶ changed_cb ─▶ the program calls aq_seat_get
+ *   watch thread ──── answers ───┘
+ *
+ * Removing a member takes the node down and puts it up again: all links end, so that the members come back and are
+ * given the new secret. */
+#include "seat-priv.h"
+
+#include <stdio.h>
+#include <time.h>
+
+void aq_seat_changed(aq_seat *p)
+{
+    if (p->cfg.changed_cb)
+        p->cfg.changed_cb(p->cfg.user);
+}
+
+void aq_seat_ask(aq_seat *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->kick = true;
+    pthread_cond_broadcast(&p->cond);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void presence_cb(void *user)
+{
+    aq_seat_ask(user);
+    aq_seat_changed(user);
+}
+
+/* ---- pairing --------------------------------------------------------------------------------- */
+
+static bool pairing_runs(const aq_seat *p)
+{
+    return p->pair.step == AQ_PAIR_CALLING || p->pair.step == AQ_PAIR_DIGITS ||
+           p->pair.step == AQ_PAIR_WAITS;
+}
+
+static void digits_cb(void *user, aq_pairing *pairing, const char digits[7], const char *name)
+{
+    aq_seat *p = user;
+
+    pthread_mutex_lock(&p->lock);
+    /* a call may answer before aq_pairing_dial returned */
+    bool calls = !p->pairing && p->pair.step == AQ_PAIR_CALLING;
+    if (p->pairing == pairing || calls) {
+        p->pairing = pairing;
+        p->pair.step = AQ_PAIR_DIGITS;
+        memcpy(p->pair.digits, digits, sizeof p->pair.digits);
+        snprintf(p->pair.name, sizeof p->pair.name, "%s", name);
+    }
+    pthread_mutex_unlock(&p->lock);
+    aq_seat_changed(p);
+}
+
+static void done_cb(void *user, aq_pairing *pairing, const aq_err *why, const aq_id *id)
+{
+    aq_seat *p = user;
+    char addr[AQ_ADDR_MAX + 1];
+    aq_err no = {0};
+
+    pthread_mutex_lock(&p->lock);
+    bool ours = (p->pairing == pairing || !p->pairing) && pairing_runs(p);
+    /* A scanner, or a stranger that hung up: nobody has seen anything of it. */
+    bool quiet = p->pairing == pairing && p->pair.step == AQ_PAIR_NONE;
+    bool called = !p->pair.incoming;
+    p->pairing_over |= p->pairing == pairing;
+    pthread_mutex_unlock(&p->lock);
+    if (quiet)
+        aq_log(AQ_LOG_WARN, "pool", "pairing_failed text=%s", why->text);
+    if (!ours)
+        return;
+    aq_pairing_addr(pairing, addr); /* it answered there: next time it need not be said */
+    if (!why->code && called && aq_trust_set_addr(p->cfg.trust, id, addr, &no) < 0)
+        aq_log(AQ_LOG_WARN, "pool", "address=not_kept text=%s", no.text);
+    pthread_mutex_lock(&p->lock);
+    p->pair.step = why->code ? AQ_PAIR_BROKEN : AQ_PAIR_DONE;
+    p->pair.why = *why;
+    p->pair.id = why->code ? (aq_id){{0}} : *id;
+    pthread_mutex_unlock(&p->lock);
+    aq_seat_ask(p);
+    aq_seat_changed(p);
+}
+
+static int accept_pair(void *user, aq_link *link, aq_link_cb *ret_cb, aq_err *err)
+{
+    aq_seat *p = user;
+    aq_pairing_cb cb = {p, digits_cb, done_cb};
+    aq_pairing *old = NULL, *new = NULL;
+
+    pthread_mutex_lock(&p->lock);
+    /* an end that was not looked at yet counts, too */
+    bool busy = !p->node || p->pair.step != AQ_PAIR_NONE || (p->pairing && !p->pairing_over);
+    aq_node *node = p->node;
+    if (!busy) {
+        old = p->pairing;
+        p->pairing = NULL;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (busy)
+        return aq_fail(err, AQ_E_BUSY, "this PC is being paired with another one");
+    aq_pairing_free(old);
+    int rc = aq_pairing_accept(aq_node_net(node), link, ret_cb, &cb, &new, err);
+    pthread_mutex_lock(&p->lock);
+    p->pairing = new; /* callbacks begin after this returned */
+    p->pairing_over = false;
+    p->pair = (aq_pair_state){.incoming = true};
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+int aq_seat_pair(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
+{
+    struct sockaddr_storage a[AQ_ADDRS_MAX];
+    aq_pairing_cb cb = {p, digits_cb, done_cb};
+    aq_pairing *pairing = NULL;
+    int rc;
+
+    if (!n || n > AQ_ADDRS_MAX)
+        return aq_fail(err, AQ_E_INVAL, "%u addresses were given, 1 to %u are possible", n,
+                       AQ_ADDRS_MAX);
+    for (uint32_t i = 0; i < n; i++)
+        if ((rc = aq_addr_parse(addr[i], AQ_POOL_PORT, &a[i], err)) < 0)
+            return rc;
+    pthread_mutex_lock(&p->lock);
+    bool busy = pairing_runs(p);
+    pthread_mutex_unlock(&p->lock);
+    if (busy)
+        return aq_fail(err, AQ_E_BUSY, "another PC is being paired");
+    aq_seat_pair_end(p);
+    pthread_mutex_lock(&p->lock);
+    p->pair = (aq_pair_state){.step = AQ_PAIR_CALLING};
+    p->pairing_over = false;
+    pthread_mutex_unlock(&p->lock);
+    rc = aq_pairing_dial(p->net, a, n, &cb, &pairing, err);
+    pthread_mutex_lock(&p->lock);
+    if (rc < 0)
+        p->pair.step = AQ_PAIR_NONE;
+    else
+        p->pairing = pairing;
+    p->pairing_over = rc >= 0 && !pairing_runs(p);
+    pthread_mutex_unlock(&p->lock);
+    aq_seat_changed(p);
+    return rc;
+}
+
+void aq_seat_pair_answer(aq_seat *p, bool match)
+{
+    pthread_mutex_lock(&p->lock);
+    aq_pairing *pairing = p->pair.step == AQ_PAIR_DIGITS ? p->pairing : NULL;
+    if (pairing)
+        p->pair.step = AQ_PAIR_WAITS;
+    pthread_mutex_unlock(&p->lock);
+    if (pairing)
+        aq_pairing_answer(pairing, match);
+    aq_seat_changed(p);
+}
+
+void aq_seat_pair_end(aq_seat *p)
+{
+    pthread_mutex_lock(&p->lock);
+    aq_pairing *old = p->pairing;
+    p->pairing = NULL;
+    p->pair = (aq_pair_state){0};
+    pthread_mutex_unlock(&p->lock);
+    aq_pairing_free(old);
+    aq_seat_changed(p);
+}
+
+/* ---- the node -------------------------------------------------------------------------------- */
+
+static void announce(aq_seat *p, uint16_t port)
+{
+    char name[AQ_NAME_MAX + 1];
+    bool used = !port && strstr(p->listen_err.text, "in use");
+    aq_err err = {0};
+
+    aq_net_set_port(p->net, port);
+    if (aq_trust_hold_port(p->cfg.trust, port, &err) < 0)
+        aq_log(AQ_LOG_WARN, "pool", "port=not_told text=%s", err.text);
+    aq_trust_name(p->cfg.trust, name);
+    aq_presence_opts o = {.id = *aq_trust_id(p->cfg.trust),
+                          .name = name,
+                          .version = p->cfg.version,
+                          .port = port,
+                          .port_used = used ? p->cfg.port : 0};
+    if (p->presence && aq_presence_set(p->presence, &o, &err) < 0)
+        aq_log(AQ_LOG_WARN, "pool", "presence=not_set text=%s", err.text);
+}
+
+/* Under serve_lock. */
+static int serve(aq_seat *p, uint16_t port, aq_err *err)
+{
+    const aq_seat_cfg *c = &p->cfg;
+    aq_node_cfg nc = {.rt = c->rt,
+                      .trust = c->trust,
+                      .app = c->app,
+                      .backend = c->backend,
+                      .dir = c->dir,
+                      .n_dir = c->n_dir,
+                      .bind = c->bind,
+                      .n_bind = c->n_bind,
+                      .port = port,
+                      .join = c->join};
+    aq_node *n = NULL;
+    aq_err why = {0};
+    int rc = aq_node_new_pairing(&nc, c->pair ? accept_pair : NULL, p, &n, &why);
+
+    pthread_mutex_lock(&p->lock);
+    p->node = n;
+    p->listen_err = why;
+    pthread_mutex_unlock(&p->lock);
+    announce(p, n ? aq_node_port(n) : 0);
+    if (rc < 0 && err)
+        *err = why;
+    return rc;
+}
+
+static void silence(aq_seat *p)
+{
+    pthread_mutex_lock(&p->lock);
+    aq_node *old = p->node;
+    aq_pairing *pairing = p->pair.incoming ? p->pairing : NULL; /* its net is the node's */
+    if (pairing) {
+        p->pairing = NULL;
+        p->pair = (aq_pair_state){0};
+    }
+    p->node = NULL;
+    pthread_mutex_unlock(&p->lock);
+    aq_pairing_free(pairing);
+    aq_node_free(old);
+}
+
+/* Where it was: the others know that port. */
+static uint16_t own_port(aq_seat *p)
+{
+    pthread_mutex_lock(&p->lock);
+    uint16_t port = p->node ? aq_node_port(p->node) : p->cfg.port;
+    pthread_mutex_unlock(&p->lock);
+    return port;
+}
+
+static int again(aq_seat *p, uint16_t port, aq_err *err)
+{
+    pthread_mutex_lock(&p->serve_lock);
+    silence(p);
+    int rc = serve(p, port, err);
+    pthread_mutex_unlock(&p->serve_lock);
+    aq_seat_ask(p);
+    aq_seat_changed(p);
+    return rc;
+}
+
+int aq_seat_listen(aq_seat *p, uint16_t port, aq_err *err)
+{
+    p->cfg.port = port;
+    return again(p, port, err);
+}
+
+int aq_seat_join(aq_seat *p, const char *addr, const uint8_t secret[AQ_SECRET_BYTES], aq_err *err)
+{
+    pthread_mutex_lock(&p->serve_lock);
+    int rc = p->node ? aq_node_join(p->node, addr, secret, err)
+                     : aq_fail(err, p->listen_err.code, "%s", p->listen_err.text);
+    pthread_mutex_unlock(&p->serve_lock);
+    return rc;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+int aq_seat_set_perms(aq_seat *p, const aq_id *id, uint32_t perms, aq_err *err)
+{
+    int was = aq_trust_perms(p->cfg.trust, id);
+    int rc = aq_trust_set_perms(p->cfg.trust, id, perms, err);
+
+    if (rc < 0)
+        return rc;
+    aq_seat_changed(p);
+    /* what it has open was allowed before */
+    return was >= 0 && (was & ~(int)perms) ? again(p, own_port(p), err) : AQ_OK;
+}
+
+int aq_seat_remove(aq_seat *p, const aq_id *id, aq_err *err)
+{
+    int rc = aq_trust_remove(p->cfg.trust, id, err);
+
+    return rc < 0 ? rc : again(p, own_port(p), err);
+}
+
+int aq_seat_leave(aq_seat *p, aq_err *err)
+{
+    int rc = aq_trust_leave(p->cfg.trust, err);
+
+    return rc < 0 ? rc : again(p, own_port(p), err);
+}
+
+int aq_seat_split(aq_seat *p, const aq_id *id, const aq_split_cfg *cfg, aq_split **ret, aq_err *err)
+{
+    AQ_AUTOFREE aq_roster *r = calloc(1, sizeof *r);
+    aq_split_cfg sc = *cfg;
+
+    if (!r)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for a split");
+    if (!aq_trust_roster(p->cfg.trust, r))
+        return aq_fail(err, AQ_E_AUTH, "this PC is in no pool: pair it with another one first");
+    const aq_member *m = aq_roster_find(r, id);
+    if (!m)
+        return aq_fail(err, AQ_E_AUTH, "this PC is not in the pool any more: pair it again");
+    sc.rt = p->cfg.rt;
+    sc.trust = p->cfg.trust;
+    sc.app = p->cfg.app;
+    return aq_split_open_member(&sc, m, p->presence, p->cfg.version, ret, err);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int start(aq_seat *p, aq_err *err)
+{
+    char name[AQ_NAME_MAX + 1];
+    int rc = aq_net_new(p->cfg.trust, p->cfg.app, AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16,
+                        &p->net, err);
+
+    if (rc < 0)
+        return rc;
+    aq_trust_name(p->cfg.trust, name);
+    aq_presence_opts o = {
+        .id = *aq_trust_id(p->cfg.trust), .name = name, .version = p->cfg.version};
+    if (!p->cfg.hide && (rc = aq_presence_start(&o, presence_cb, p, &p->presence, err)) < 0)
+        return rc;
+    pthread_mutex_lock(&p->serve_lock);
+    (void)!serve(p, p->cfg.port, NULL); /* listen_err tells */
+    pthread_mutex_unlock(&p->serve_lock);
+    if (p->cfg.watch) {
+        int en = pthread_create(&p->thread, NULL, aq_seat_watch_main, p);
+        if (en)
+            return aq_fail_errno(err, en, "no thread for the pool");
+        p->started = true;
+    }
+    return AQ_OK;
+}
+
+int aq_seat_new(const aq_seat_cfg *cfg, aq_seat **ret, aq_err *err)
+{
+    aq_seat *p = calloc(1, sizeof *p);
+    pthread_condattr_t attr;
+
+    if (!p)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for the pool");
+    p->cfg = *cfg;
+    pthread_mutex_init(&p->serve_lock, NULL);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->cond, &attr);
+    pthread_condattr_destroy(&attr);
+    p->seen = calloc(AQ_PCS_MAX, sizeof *p->seen);
+    int rc = p->seen ? start(p, err) : aq_fail(err, AQ_E_NOMEM, "no memory for the pool");
+    if (rc < 0) {
+        aq_seat_free(p);
+        return rc;
+    }
+    *ret = p;
+    return AQ_OK;
+}
+
+void aq_seat_free(aq_seat *p)
+{
+    aq_err no = {0};
+
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_broadcast(&p->cond);
+    pthread_mutex_unlock(&p->lock);
+    atomic_store(&p->asking.cancel, 1);
+    aq_presence_free(p->presence); /* first: nobody calls who is about to go */
+    if (p->started)
+        pthread_join(p->thread, NULL);
+    silence(p);
+    aq_pairing_free(p->pairing);
+    aq_net_free(p->net);
+    (void)!aq_trust_hold_port(p->cfg.trust, 0, &no);
+    pthread_mutex_destroy(&p->serve_lock);
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->cond);
+    free(p->seen);
+    free(p);
+}
+
+void aq_seat_get(aq_seat *p, aq_seat_state *ret)
+{
+    *ret = (aq_seat_state){.in_pool = aq_trust_roster(p->cfg.trust, NULL)};
+    if (p->presence)
+        aq_presence_get(p->presence, &ret->mdns);
+    int n = aq_seat_pcs(p, ret->pc, NULL);
+    ret->n_pc = n > 0 ? (uint32_t)n : 0;
+    pthread_mutex_lock(&p->lock);
+    ret->listen_err = p->listen_err;
+    ret->pair = p->pair;
+    if (p->node) {
+        ret->port = aq_node_port(p->node);
+        aq_node_get_state(p->node, &ret->node);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
