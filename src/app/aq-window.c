@@ -13,8 +13,7 @@
 
 struct _AqWindow {
     AdwApplicationWindow parent;
-    GtkWidget *split, *toasts, *sidebar, *chat_stack, *pages, *models_page, *api_page,
-        *model_label,
+    GtkWidget *split, *toasts, *sidebar, *chat_stack, *pages, *models_page, *api_page, *model_label,
         *device_label, *load_revealer, *load_label, *load_bar, *banner, *store_banner;
     AqEngineHost *host;
     AqChats *chats;
