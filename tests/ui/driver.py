@@ -29,7 +29,7 @@ class WindowAttributes(ctypes.Structure):
 class Keyboard:
     """Keys by the X server's test extension. There is no window manager, so the window is given the focus here."""
 
-    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'question': 0x3f, 'space': 0x20}
+    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'question': 0x3f, 'space': 0x20, 'Tab': 0xff09}
 
     def __init__(self):
         self.x, self.xtst = ctypes.CDLL('libX11.so.6'), ctypes.CDLL('libXtst.so.6')
