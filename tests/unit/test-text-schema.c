@@ -395,6 +395,55 @@ static void either(void)
        "a tool that is not there: %s", err.text);
 }
 
+/* A call of the model's own choice: properties in its order, each once, none that is required left out; others too. */
+static void lenient(void)
+{
+    static const char list[] =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+        "\"properties\":{\"a\":{"
+        "\"type\":\"string\"},\"b\":{\"type\":\"integer\"}},\"required\":[\"b\"]}}},"
+        "{\"type\":\"function\",\"function\":{\"name\":\"g\",\"parameters\":{\"type\":\"object\","
+        "\"properties\":{\"a\":{"
+        "\"type\":\"string\"}},\"additionalProperties\":false}}},"
+        "{\"type\":\"function\",\"function\":{\"name\":\"h\",\"parameters\":{\"type\":\"object\","
+        "\"properties\":{\"a\":{"
+        "\"type\":\"string\"},\"b\":{},\"c\":{},\"d\":{},\"e\":{},\"f\":{}},\"required\":[\"f\"]}}}"
+        "]";
+    static const struct {
+        const char *name, *args;
+        int takes;
+    } c[] = {{"f", "{\"b\": 1, \"a\": \"x\"}", 1},
+             {"f", "{\"a\":\"x\",\"b\":1}", 1},
+             {"f", "{\"b\":1}", 1},
+             {"f", "{\"q\":[1,{\"r\":null}],\"b\":2}", 1},
+             {"f", "{\"a\":\"x\"}", -1},
+             {"f", "{}", -1},
+             {"f", "{\"b\":1,\"b\":2}", -1},
+             {"f", "{\"b\":\"x\"}", -1},
+             {"f", "{\"b\":1,}", -1},
+             {"g", "{}", 1},
+             {"g", "{\"a\":\"\"}", 1},
+             {"g", "{\"b\":1}", -1},
+             {"h", "{\"e\":1,\"a\":\"x\"}", 1},
+             {"h", "{\"a\":1}", -1}};
+    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+    AQ_AUTO(aq_gram_free) aq_gram *g = NULL;
+    aq_chat_caps caps = {.calls = AQ_CALLS_HERMES, .has_tools = true};
+    aq_gram_want w = {.caps = &caps};
+    aq_err err = {0};
+
+    if (!ok(a && aq_json_parse(a, list, strlen(list), &w.tools, &err) >= 0 &&
+                aq_gram_call(NULL, &w, &g, &err) >= 0 && g,
+            "calls as the model likes %s", err.text))
+        return;
+    for (size_t i = 0; i < AQ_LEN(c); i++) {
+        char s[300];
+        int n = snprintf(s, sizeof s, "\n{\"name\": \"%s\", \"arguments\": %s}\n</tool_call>",
+                         c[i].name, c[i].args);
+        ok(takes(g, s, (size_t)n) == c[i].takes, "%s%s", c[i].name, c[i].args);
+    }
+}
+
 /* ---- masks ---- */
 
 static void masks(void)
@@ -467,6 +516,7 @@ int main(void)
     walks();
     families();
     either();
+    lenient();
     masks();
     return tap_done();
 }

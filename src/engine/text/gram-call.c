@@ -13,6 +13,7 @@ typedef struct calls {
     aq_gram *g;
     const aq_gram_want *w;
     aq_err *err;
+    bool lenient; /* the model calls as it likes: its order is kept */
 } calls;
 
 static const aq_json *params_of(const aq_json *tool)
@@ -35,7 +36,7 @@ static int object(const calls *c, const aq_json *tool, int note, uint32_t next, 
             *ret = aq_g_any(c->g, true, next);
         return 0;
     }
-    return aq_schema_put(c->g, p, p, note, next, ret, c->err);
+    return aq_schema_put(c->g, p, p, note | (c->lenient ? AQ_NOTE_LENIENT : 0), next, ret, c->err);
 }
 
 /* ---- arguments in tags ---- */
@@ -78,6 +79,21 @@ static int all_tags(const calls *c, const tags *t, const aq_json *tool, uint32_t
         if (n == AQ_LEN(list))
             return aq_fail(c->err, AQ_E_LIMIT, "schema: more than 1024 properties");
         list[n++] = p;
+    }
+    if (c->lenient && !n && params_of(tool))
+        return aq_fail(c->err, AQ_E_UNSUPPORTED, "schema: parameters without properties");
+    if (c->lenient && n) { /* any of them, again and again */
+        uint32_t loop = aq_g_add(c->g, AQ_G_FORK, next, 0), any = AQ_G_NONE;
+        while (n-- > 0) {
+            if ((rc = one_tag(c, t, root, list[n], loop, &at)) < 0)
+                return rc;
+            any = aq_g_fork(c->g, any, aq_g_ws(c->g, at));
+        }
+        if (c->g->rc < 0)
+            return aq_gram_check(c->g, c->err);
+        c->g->node[loop].b = any;
+        *ret = loop;
+        return 0;
     }
     while (n-- > 0) {
         bool must = false;
@@ -297,7 +313,7 @@ int aq_gram_answer(const aq_vocab *v, const aq_gram_want *w, aq_gram **ret, aq_e
 
     if (rc < 0)
         return rc;
-    calls c = {g, w, err};
+    calls c = {g, w, err, false};
     bool harmony = w->caps->calls == AQ_CALLS_HARMONY;
     if (w->schema && !w->must_call) {
         if ((rc = aq_schema_put(g, w->schema, w->schema, AQ_NOTE_JSON, g->end, &n, err)) < 0)
@@ -344,7 +360,7 @@ int aq_gram_call(const aq_vocab *v, const aq_gram_want *w, aq_gram **ret, aq_err
         return 0;
     if ((rc = aq_gram_new(v, &g, err)) < 0)
         return rc;
-    if ((rc = call_list(&(calls){g, w, err}, false, &g->start)) < 0 ||
+    if ((rc = call_list(&(calls){g, w, err, true}, false, &g->start)) < 0 ||
         (rc = aq_gram_check(g, err)) < 0)
         return rc;
     g->again = g->start;

@@ -91,8 +91,9 @@ int aq_g_regex(aq_gram *, const char *pattern, size_t n, bool json, uint32_t nex
                aq_err *) AQ_MUST;
 
 /* schema.c */
-enum { AQ_NOTE_JSON, AQ_NOTE_GEMMA };
-/** A value of this schema (root: what its references are looked up in) before `next`. Errors: UNSUPPORTED and INVAL name the
+enum { AQ_NOTE_JSON, AQ_NOTE_GEMMA, AQ_NOTE_LENIENT = 16 };
+/** LENIENT (added to one of the others): properties in any order, and others where the schema does not forbid them; what is
+ * demanded of their number is held for up to five. A value of this schema (root: what its references are looked up in) before `next`. Errors: UNSUPPORTED and INVAL name the
  * place and the keyword; LIMIT, NOMEM. */
 int aq_schema_put(aq_gram *, const aq_json *root, const aq_json *schema, int notation,
                   uint32_t next, uint32_t *ret, aq_err *) AQ_MUST;

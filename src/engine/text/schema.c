@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON schema to grammar: what comes out is valid, but not all that is valid can come out.
  *
- * Properties stand in the schema's order. An object with properties has no others unless additionalProperties says so; without
+ * Properties stand in the schema's order (in any with LENIENT). An object with properties has no others unless additionalProperties says so; without
  * properties it is any object. oneOf counts as anyOf. Strings match pattern, or the date, time, date-time, uuid and ipv4 formats
  * (others say nothing); numbers have up to 16 digits a side. Upper bounds of repetition over 2,000 count as none. What else a
  * schema demands is refused by name and place: nothing is left out in silence but annotations. */
@@ -22,6 +22,7 @@ typedef struct maker {
     aq_gram *g;
     const aq_json *root;
     int note;
+    bool lenient; /* properties in any order, and others besides where the schema allows them */
     aq_err *err;
     rule rule[RULES_MAX];
     uint32_t n_rule, depth, level;
@@ -503,13 +504,73 @@ static uint32_t other_key(maker *m, const aq_json *props, size_t at, const char 
     return ends || !at ? r : aq_g_fork(m->g, r, close);
 }
 
+#define TRACKED_MAX 5u /* properties of which it is known which ones came */
+
+/* The properties in any order. Of few of them each comes once and none that is required is missing; of many the model has to see to
+ * that itself, as it would have to without a schema. Others may come too when `more` is set. */
+static int any_order(maker *m, const aq_json *s, const aq_json *props, const aq_json *const *list,
+                     uint32_t n, bool more, uint32_t next, uint32_t *ret)
+{
+    const aq_json *add = aq_json_get(s, "additionalProperties");
+    aq_gram *g = m->g;
+    uint32_t n_set = n <= TRACKED_MAX ? 1u << n : 1, then[1u << TRACKED_MAX], must = 0, first = 0;
+    uint32_t close = aq_g_add(g, AQ_G_BYTE, '}', next), end = aq_g_ws(g, close);
+    uint32_t other = more ? aq_g_add(g, AQ_G_BYTE, '"', other_key(m, props, 0, "", g->end)) : 0;
+    int rc = 0;
+
+    for (uint32_t k = 0; k < n_set; k++)
+        then[k] = aq_g_add(g, AQ_G_FORK, 0, 0);
+    for (uint32_t i = 0; i < n && n <= TRACKED_MAX; i++)
+        must |= (uint32_t)required(s, list[i]) << i;
+    for (uint32_t k = 0; k < n_set && g->rc >= 0; k++) {
+        uint32_t pairs = AQ_G_NONE, value = AQ_G_NONE;
+        m->level++;
+        for (uint32_t i = 0; i < n && rc >= 0; i++) {
+            if (n_set > 1 && k >> i & 1)
+                continue;
+            size_t was = step(m, "properties");
+            step(m, list[i]->key);
+            rc = called(m, list[i], then[n_set > 1 ? k | 1u << i : 0], &value);
+            back(m, was);
+            if (rc >= 0)
+                pairs = aq_g_fork(g, pairs, key(m, list[i]->key, list[i]->key_n, value));
+        }
+        if (more && rc >= 0) {
+            size_t was = step(m, "additionalProperties");
+            if (add && add->kind == AQ_JSON_OBJ && add->n)
+                rc = called(m, add, then[k], &value);
+            else
+                value = aq_g_any(g, false, then[k]);
+            back(m, was);
+            if (rc >= 0)
+                pairs = aq_g_fork(g, pairs, aq_g_add(g, AQ_G_CALL, other, value));
+        }
+        m->level--;
+        if (rc < 0)
+            return rc;
+        uint32_t may = (k & must) == must ? end : AQ_G_NONE;
+        uint32_t on = pairs == AQ_G_NONE ? pairs : aq_g_add(g, AQ_G_BYTE, ',', aq_g_ws(g, pairs));
+        if (!k)
+            first = aq_g_fork(g, must ? AQ_G_NONE : close,
+                              pairs == AQ_G_NONE ? pairs : aq_g_ws(g, pairs));
+        if (g->rc >= 0)
+            g->node[then[k]] =
+                (aq_gnode){AQ_G_FORK, may == AQ_G_NONE ? on : may, on == AQ_G_NONE ? may : on};
+    }
+    if (g->rc < 0)
+        return aq_gram_check(g, m->err);
+    *ret = aq_g_add(g, AQ_G_BYTE, '{', first);
+    return 0;
+}
+
 static int object(maker *m, const aq_json *s, uint32_t next, uint32_t *ret)
 {
     const aq_json *props = aq_json_get(s, "properties"),
                   *add = aq_json_get(s, "additionalProperties"), *req = aq_json_get(s, "required"),
                   *list[1024];
     static const aq_json no_props = {.kind = AQ_JSON_OBJ};
-    bool more = add ? add->kind != AQ_JSON_FALSE : !props, json = m->note == AQ_NOTE_JSON;
+    bool json = m->note == AQ_NOTE_JSON;
+    bool more = add ? add->kind != AQ_JSON_FALSE : !props || (m->lenient && json);
     uint32_t n = 0, n_req = 0, at;
     int rc;
 
@@ -532,6 +593,8 @@ static int object(maker *m, const aq_json *s, uint32_t next, uint32_t *ret)
         return refuse(m, AQ_E_UNSUPPORTED, "minProperties", "more than are required");
     if (aq_json_get(s, "maxProperties") && (more || aq_json_int(s, "maxProperties", 0) < n))
         return refuse(m, AQ_E_UNSUPPORTED, "maxProperties", "fewer than there are properties");
+    if (m->lenient && json && (n || more))
+        return any_order(m, s, props, list, n, more, next, ret);
     uint32_t close = aq_g_add(m->g, AQ_G_BYTE, '}', next),
              end = json ? aq_g_ws(m->g, close) : close;
     /* first: nothing was written yet; then: behind a property */
@@ -767,7 +830,8 @@ int aq_schema_put(aq_gram *g, const aq_json *root, const aq_json *schema, int no
         return aq_fail(err, AQ_E_NOMEM, "no memory for a schema");
     m->g = g;
     m->root = root;
-    m->note = notation;
+    m->note = notation & ~AQ_NOTE_LENIENT;
+    m->lenient = notation & AQ_NOTE_LENIENT;
     m->err = err;
     return put(m, schema, next, ret);
 }
