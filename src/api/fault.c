@@ -7,6 +7,7 @@
 
 #include "api-priv.h"
 
+AQ_PRINTF(5, 0)
 static void vset(aq_fault *f, int http, const char *type, const char *code, const char *fmt,
                  va_list ap)
 {

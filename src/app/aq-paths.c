@@ -8,7 +8,7 @@
 
 /* Read once at start and constant from then on. */
 static struct {
-    char *cpu, *models, *guide, *crash_note, *locale, *pool;
+    char *cpu, *models, *guide, *crash_note, *locale, *pool, *chats;
     gboolean in_build;
 } paths;
 
@@ -38,6 +38,7 @@ void aq_paths_init(void)
     if (g_mkdir_with_parents(state, 0700) == 0)
         paths.crash_note = g_build_filename(state, "crash.txt", NULL);
     paths.pool = g_build_filename(state, "pool", NULL);
+    paths.chats = g_build_filename(g_get_user_data_dir(), "aquifer", "chats.sqlite", NULL);
     paths.locale = g_strdup(locale && *locale ? locale : AQ_LOCALE_DIR);
 }
 
@@ -64,6 +65,11 @@ const char *aq_paths_pool(void)
 const char *aq_paths_crash_note(void)
 {
     return paths.crash_note;
+}
+
+const char *aq_paths_chats(void)
+{
+    return paths.chats;
 }
 
 const char *aq_paths_locale(void)

@@ -18,6 +18,8 @@ const char *aq_paths_guide(void);
 const char *aq_paths_pool(void);
 /** File that a crash note goes to; its folder is made. */
 const char *aq_paths_crash_note(void);
+/** File that chats are kept in. */
+const char *aq_paths_chats(void);
 /** Folder of translations: AQ_LOCALE_DIR, else where they are installed. */
 const char *aq_paths_locale(void);
 /** The app's settings; NULL when the schema is not installed. */

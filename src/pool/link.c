@@ -18,6 +18,10 @@
 #define RBUF_FIRST (4u << 10) /* until the other side is authenticated */
 #define RBUF_OPEN (128u << 10)
 #define SPARE_MAX 8u
+/* Nobody is read who does not read: TLS answers some records by itself. What a link writes stays below this, since it writes a piece
+ * when the one before is gone. */
+#define OUT_MAX (AQ_LINK_PIECE + (64u << 10))
+#define OUT_FIRST (8u << 10) /* until the other side is authenticated */
 
 /* ---- queue ----------------------------------------------------------------------------------- */
 
@@ -196,6 +200,20 @@ void aq_link_destroy(aq_link *l)
     pthread_mutex_destroy(&l->lock);
     aq_mem_wipe(l, sizeof *l);
     free(l);
+}
+
+void aq_link_reset(aq_link *l)
+{
+    aq_tls_free(l->tls);
+    l->tls = NULL;
+    aq_fd_close_p(&l->fd);
+    aq_hs_clear(&l->hs);
+    aq_mem_wipe(l->exporter, sizeof l->exporter);
+    l->tls_done = l->peer_known = l->told = false;
+    l->n_head = l->n_body = 0;
+    l->body.n = 0;
+    l->rx = (aq_wire_seq){0};
+    atomic_store(&l->state, AQ_LS_HELLO);
 }
 
 int aq_link_create(aq_net *net, aq_role role, aq_link **ret, aq_err *err)
@@ -464,7 +482,7 @@ static int pinged(aq_link *l, const uint8_t *payload, aq_err *err)
     int rc;
 
     if ((rc = aq_kv_parse(payload, l->hdr.length, &kv, err)) < 0 ||
-        (rc = aq_kv_u64(&kv, "t", true, UINT64_MAX, &t, err)) < 0)
+        (rc = aq_kv_u64(&kv, "t", true, INT64_MAX, &t, err)) < 0)
         return rc;
     if (l->hdr.flags & AQ_FLAG_REPLY) {
         int64_t d = aq_now_us() - (int64_t)t;
@@ -720,7 +738,8 @@ int aq_link_pump(aq_link *l, aq_err *err)
             break;
         if ((rc = aq_link_send_queued(l, err)) < 0)
             return rc;
-        if (aq_link_stopped(l)) /* there may be input that nobody reads now */
+        if (aq_link_stopped(l) ||
+            !aq_link_wants_in(l)) /* there may be input that nobody reads now */
             return 0;
         if (l->hs_done && l->rbuf_cap < RBUF_OPEN && (rc = grow_rbuf(l, err)) < 0)
             return rc;
@@ -767,6 +786,14 @@ void aq_link_refuse(aq_link *l, const aq_err *why)
 int aq_link_fd(const aq_link *l)
 {
     return l->fd;
+}
+
+bool aq_link_wants_in(const aq_link *l)
+{
+    size_t n;
+
+    aq_tls_output(l->tls, &n);
+    return n <= (l->hs_done ? OUT_MAX : OUT_FIRST);
 }
 
 bool aq_link_wants_out(const aq_link *l)

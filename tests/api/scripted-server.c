@@ -17,6 +17,7 @@
 
 #include "aq/api.h"
 #include "lib/toy-backend.h"
+#include "chat-priv.h"
 #include "sched-priv.h"
 
 #define VOCAB 8192
@@ -290,7 +291,9 @@ static aq_model *make_model(const aq_json *scripts, aq_bytes *text)
     }
     if (!m || toy_model_words(m, words, n, IM_END) < 0)
         return NULL;
-    if (aq_tmpl_new(tmpl, strlen(tmpl), &m->tmpl, &err) < 0)
+    if (aq_tmpl_new(tmpl, strlen(tmpl), &m->tmpl, &err) < 0 ||
+        !(m->chat = malloc(sizeof *m->chat)) ||
+        aq_chat_probe(m->tmpl, tmpl, m->vocab, m->chat, &err) < 0)
         fprintf(stderr, "%s\n", err.text);
     m->info.tmpl_src = tmpl;
     return m;
@@ -452,6 +455,7 @@ int main(int argc, char **argv)
     pthread_mutex_unlock(&s.mu);
     aq_api_free(api);
     aq_engine_free(e);
+    free(m->chat);
     aq_tmpl_free(m->tmpl);
     toy_model_free(m);
     aq_arena_free(a);

@@ -140,7 +140,7 @@ def chat():
     again = app.answer_text(app.finished(1))
     tap.ok(again == first, 'the same question at temperature 0 has the same answer in another chat', '%r\n%r' % (first, again))
 
-    app.click(BUTTON, 'Delete “%s”' % QUESTION)
+    app.chat_menu(QUESTION, 'Delete')
     app.click(BUTTON, 'Undo')
     tap.ok(wait(lambda: len(app.all('list item', QUESTION)) == 2), 'a deleted chat comes back by Undo', app.tree())
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
@@ -361,7 +361,7 @@ def close():
     tap.ok(app.close() == 0, 'closing while a model is loaded ends the program with 0', app.messages())
     app = start_ready(endless(), env=SLOW)
     app.ask(LONG)
-    app.click(BUTTON, 'Delete “%s”' % LONG)
+    app.chat_menu(LONG, 'Delete')
     tap.ok(app.close() == 0, 'closing after a chat was deleted that is being answered ends the program with 0', app.messages())
 
 
@@ -405,6 +405,90 @@ def options():
     tap.ok(r.returncode == 1 and not os.path.exists(os.path.join(HOME, 'none.png')), 'no picture of a chat without a model', r.stderr)
     app = start_ready('--ask', QUESTION)
     tap.ok(app.answer_text(app.finished(1)), '--ask asks once the model is loaded', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def kept():
+    """Chats are there after the program was killed; search, rename, delete; a file that another program holds."""
+    app = start_ready(endless(), env=SLOW)
+    app.ask(LONG)
+    question = wait(lambda: app.all('list item', 'Question'))[0]
+    wait(lambda: app.answers() and len(app.answer_text(app.answers()[0])) > 40)
+    tap.ok(wait(lambda: question.get_description() == ''), 'the question is told as saved', question.get_description())
+    app.kill()
+    app = start_ready(GUIDE)
+    app.wait_for('list item', LONG)
+    app.choose_chat(1)
+    row = app.finished(1)
+    tap.ok(app.answer_text(row), 'after kill -9 the half answer is there', app.tree())
+    tap.ok(any(t.startswith('Stopped') for t in app.texts(row)), 'and told as stopped', app.texts(row))
+    tap.ok(len(app.all('list item', 'Question')) == 1, 'with its question')
+    app.ask('What is a pool?')
+    app.finished(2)
+
+    app.chat_menu(LONG, 'Rename…')
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Title'), 'Rivers and pools')
+    app.click(BUTTON, 'Rename')
+    tap.ok(app.wait_for('list item', 'Rivers and pools'), 'Rename', app.tree())
+    app.new_chat()
+    app.click(BUTTON, 'Search All Chats')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Search all chats')
+    Atspi.EditableText.set_text_contents(entry, 'everything THAT')
+    found = wait(lambda: app.all('list item', 'Rivers and pools', app.one('list', 'Found')))
+    tap.ok(found and len(found) == 1, 'the search finds a part of a message', app.tree())
+    app.key('Return')
+    tap.ok(wait(lambda: len(app.answers()) == 2), 'and its chat is opened', app.tree())
+    app.click(BUTTON, 'Search All Chats')
+    app.click(BUTTON, 'Search All Chats')
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Search all chats'), 'xyzzy plugh')
+    tap.ok(app.wait_for('label', 'Nothing was found'), 'or says that nothing was found')
+    app.key('Escape')
+    app.wait_for('list', 'Chats')
+
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    folder = os.path.join(HOME, '.local', 'share', 'aquifer')
+    files = sorted(os.listdir(folder))
+    tap.ok(files == ['chats.sqlite'], 'one file is left', files)
+
+    with open(os.path.join(folder, 'chats.sqlite'), 'r+b') as f:
+        f.write(b'not a database')
+    app = start_ready()
+    label = app.wait_for('label', lambda n: n.startswith('The file of chats is damaged.'))
+    tap.ok('chats.sqlite.damaged-' in label.get_name(), 'a damaged file is set aside and told', label.get_name())
+    tap.ok(any(f.startswith('chats.sqlite.damaged-') for f in os.listdir(folder)), 'and is there')
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'chats go on')
+    app.chat_menu(QUESTION, 'Delete')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    app = start_ready()
+    tap.ok(not app.one('list item', QUESTION), 'a deleted chat is gone at the next start', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def locked():
+    """While another program has the file of chats, the window says so, keeps the text, and saves it later."""
+    import sqlite3  # pylint: disable=import-outside-toplevel
+    folder = os.path.join(HOME, '.local', 'share', 'aquifer')
+    os.makedirs(folder)
+    holder = sqlite3.connect(os.path.join(folder, 'chats.sqlite'), isolation_level=None)
+    holder.execute('BEGIN EXCLUSIVE')
+    app = start_ready()
+    tap.ok(app.wait_for('label', lambda n: n.startswith('Chats are not being saved: Another program')), 'said in the window')
+    app.ask(QUESTION)
+    text = app.answer_text(app.finished(1))
+    question = app.all('list item', 'Question')[0]
+    tap.ok(text and question.get_description() == 'Not saved yet', 'the text is there and told as not saved', question.get_description())
+    app.click(BUTTON, 'Try Again')  # in vain
+    tap.ok(app.one('label', lambda n: n.startswith('Chats are not being saved')), 'the message stays as long as it is so')
+    holder.rollback()
+    holder.close()
+    app.wait_gone('label', lambda n: n.startswith('Chats are not being saved'))
+    tap.ok(wait(lambda: question.get_description() == ''), 'then it is saved')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    app = start_ready()
+    app.wait_for('list item', QUESTION)
+    app.choose_chat(1)
+    tap.ok(app.answer_text(app.finished(1)) == text, 'and there at the next start', app.tree())
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
@@ -503,7 +587,7 @@ def pool():
         s.close()
 
 
-SCENARIOS = [pool, pages, keys, chat, stop, streams, models, loading, settings, errors, narrow, process, close, real, options, translated]
+SCENARIOS = [pool, pages, keys, chat, stop, streams, models, loading, settings, errors, narrow, process, close, real, options, kept, locked, translated]
 
 
 def main():

@@ -213,7 +213,8 @@ static void one(const char *dir, const char *name)
     src[n] = 0;
     if (!ok(n && aq_tmpl_new(src, n, &t, &err) >= 0, "%s: parses", name))
         return;
-    aq_chat_probe(t, src, NULL, &c);
+    if (!ok(aq_chat_probe(t, src, NULL, &c, &err) == 0, "%s: tried", name))
+        return;
     printf("# %-28s calls %s tools %d text %d one %d system %d%d%d repeats %d desc %d think %s\n",
            name, aq_calls_name[c.calls], c.has_tools, c.args_text, c.one_call, c.system,
            c.two_system, c.late_system, c.repeats, c.need_desc, c.think_open ? c.think_open : "-");

@@ -178,8 +178,7 @@ int aq_model_bind_text(aq_model *m, aq_err *err)
     }
     if (!(m->chat = malloc(sizeof *m->chat)))
         return aq_fail(err, AQ_E_NOMEM, "out of memory");
-    aq_chat_probe(m->tmpl, src, m->vocab, m->chat);
-    return 0;
+    return aq_chat_probe(m->tmpl, src, m->vocab, m->chat, err);
 }
 
 void aq_model_free_text(aq_model *m)

@@ -41,8 +41,9 @@ typedef struct aq_chat_caps {
     const char *think_open, *think_close; /* around thinking; NULL = none known */
 } aq_chat_caps;
 
-/** Render small chats with the template; never fails (what cannot be rendered is a no). src: its text or NULL; v may be NULL. */
-void aq_chat_probe(const aq_tmpl *, const char *src, const aq_vocab *v, aq_chat_caps *ret);
+/** Render small chats with the template; what cannot be rendered is a no. src: its text or NULL; v may be NULL. Errors: NOMEM. */
+int aq_chat_probe(const aq_tmpl *, const char *src, const aq_vocab *v, aq_chat_caps *ret,
+                  aq_err *) AQ_MUST;
 
 /** Append a chat's messages (an array) as templates of these caps take them; tools (an array or NULL) are told in the system text
  * where the template knows none. INVAL and UNSUPPORTED name the message, counted from 1; NOMEM, LIMIT. On failure out holds a part. */

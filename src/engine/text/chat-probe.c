@@ -24,22 +24,32 @@ const char *const aq_calls_name[AQ_CALLS_N] = {
     "\"parameters\":{\"type\":\"object\",\"properties\":{\"argq\":{\"type\":\"string\"" \
     "}},\"required\":[\"argq\"]}}}]"
 
+typedef struct probe {
+    const aq_tmpl *t;
+    bool no_mem; /* a no may be no answer */
+} probe;
+
 /* Renders, and all words (separated by blanks) are in it. */
-static bool shows(const aq_tmpl *t, const char *messages, const char *tools, const char *words)
+static bool shows(probe *p, const char *messages, const char *tools, const char *words)
 {
     AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(1u << 20);
     AQ_AUTO(aq_bytes_clear) aq_bytes b = {0};
     AQ_AUTO(aq_rendered_clear) aq_rendered r = {0};
     const aq_json *vars;
+    int rc = a ? 0 : -AQ_E_NOMEM;
 
-    if (!a ||
-        aq_bytes_putf(&b,
-                      "{\"add_generation_prompt\":true,\"bos_token\":\"\",\"eos_token\":\"\",%s%s%s"
-                      "\"messages\":[%s]}",
-                      tools ? "\"tools\":" : "", tools ? tools : "", tools ? "," : "",
-                      messages) < 0 ||
-        aq_json_parse(a, (const char *)b.p, b.n, &vars, NULL) < 0 ||
-        aq_tmpl_render_within(t, vars, 200000, 16u << 20, &r, NULL) < 0)
+    if (rc >= 0)
+        rc = aq_bytes_putf(&b,
+                           "{\"add_generation_prompt\":true,\"bos_token\":\"\",\"eos_token\":\"\","
+                           "%s%s%s\"messages\":[%s]}",
+                           tools ? "\"tools\":" : "", tools ? tools : "", tools ? "," : "",
+                           messages);
+    if (rc >= 0)
+        rc = aq_json_parse(a, (const char *)b.p, b.n, &vars, NULL);
+    if (rc >= 0)
+        rc = aq_tmpl_render_within(p->t, vars, 200000, 16u << 20, &r, NULL);
+    p->no_mem |= rc == -AQ_E_NOMEM;
+    if (rc < 0)
         return false;
     for (const char *w = words; *w; w += *w == ' ') {
         size_t n = strcspn(w, " ");
@@ -105,7 +115,8 @@ static void thinking(const char *src, const aq_vocab *v, aq_chat_caps *c)
         }
 }
 
-void aq_chat_probe(const aq_tmpl *t, const char *src, const aq_vocab *v, aq_chat_caps *ret)
+int aq_chat_probe(const aq_tmpl *t, const char *src, const aq_vocab *v, aq_chat_caps *ret,
+                  aq_err *err)
 {
     static const char obj[] =
         USER CALLS(CALL_OF("callq0001", "{\"argq\":\"valq\"}")) RESULT("callq0001"),
@@ -119,21 +130,25 @@ void aq_chat_probe(const aq_tmpl *t, const char *src, const aq_vocab *v, aq_chat
                               "callq0002", "\"{\\\"argq\\\":\\\"valr\\\"}\"")) RESULT("callq0001")
                           RESULT("callq0002"),
                       desc[] = TOOLS("\"description\":\"descq\","), bare[] = TOOLS("");
-    aq_chat_caps c = {.system = shows(t, SYS USER, NULL, "SYSQ1 USRQ1")};
+    probe p = {t, false};
+    aq_chat_caps c = {.system = shows(&p, SYS USER, NULL, "SYSQ1 USRQ1")};
 
-    c.two_system = shows(t, SYS SYS2 "," USER, NULL, "SYSQ1 SYSQ2");
-    c.late_system = shows(t, SYS USER "," SAID "," SYS2 "," USER, NULL, "SYSQ1 SYSQ2");
-    c.repeats = shows(t, USER "," USER, NULL, "USRQ1");
-    if (src && shows(t, USER, desc, "toolq")) {
-        c.has_tools = shows(t, obj, desc, "toolq valq RESQ1");
-        if (!c.has_tools || shows(t, obj, desc, "{'argq'")) /* printed, not written as JSON */
-            c.has_tools |= c.args_text = shows(t, text, desc, "toolq valq RESQ1");
-        c.need_desc = c.has_tools && !shows(t, USER, bare, "toolq");
-        c.one_call = c.has_tools && !shows(t, c.args_text ? two_text : two, desc, "valq valr");
+    c.two_system = shows(&p, SYS SYS2 "," USER, NULL, "SYSQ1 SYSQ2");
+    c.late_system = shows(&p, SYS USER "," SAID "," SYS2 "," USER, NULL, "SYSQ1 SYSQ2");
+    c.repeats = shows(&p, USER "," USER, NULL, "USRQ1");
+    if (src && shows(&p, USER, desc, "toolq")) {
+        c.has_tools = shows(&p, obj, desc, "toolq valq RESQ1");
+        if (!c.has_tools || shows(&p, obj, desc, "{'argq'")) /* printed, not written as JSON */
+            c.has_tools |= c.args_text = shows(&p, text, desc, "toolq valq RESQ1");
+        c.need_desc = c.has_tools && !shows(&p, USER, bare, "toolq");
+        c.one_call = c.has_tools && !shows(&p, c.args_text ? two_text : two, desc, "valq valr");
     }
+    if (p.no_mem)
+        return aq_fail(err, AQ_E_NOMEM, "no memory to try the chat template");
     c.calls = c.has_tools ? family(src, &c.invoke_pre) : AQ_CALLS_HERMES;
     if (src && strstr(src, "<|channel|>")) /* such a model writes channels, with tools or without */
         c.calls = AQ_CALLS_HARMONY;
     thinking(src, v, &c);
     *ret = c;
+    return 0;
 }

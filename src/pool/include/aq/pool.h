@@ -73,7 +73,8 @@ typedef struct aq_roster {
 
 typedef struct aq_trust aq_trust;
 /** Open the state of folder dir (made 0700 when missing); key and certificate are made at first
- * use. store NULL: 0600 files of that folder. Errors: IO; AUTH (a secret file that others may read,
+ * use, once, whoever else opens it at that time. name: of a PC that was given none (aq_trust_set_name, which is kept).
+ * store NULL: 0600 files of that folder. Errors: IO; AUTH (a secret file that others may read,
  * a key that is lost); FORMAT (damaged, or of a later version). */
 int aq_trust_open(const char *dir, const char *name, const aq_secret_store *store, aq_trust **ret,
                   aq_err *) AQ_MUST;
