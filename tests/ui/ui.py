@@ -567,6 +567,7 @@ def pool():
     for family, address in ((socket.AF_INET, '0.0.0.0'), (socket.AF_INET6, '::')):
         try:
             s = socket.socket(family)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             s.bind((address, port))
