@@ -131,6 +131,11 @@ AqEngineHost *aq_engine_slot_get_host(AqEngineSlot *slot)
     return slot->host;
 }
 
+const aq_model *aq_engine_slot_get_model(AqEngineSlot *slot)
+{
+    return slot->model;
+}
+
 aq_engine *aq_engine_slot_get_engine(AqEngineSlot *slot)
 {
     return slot->engine;

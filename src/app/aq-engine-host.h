@@ -20,6 +20,7 @@ typedef struct _AqEngineSlot AqEngineSlot;
 AqEngineSlot *aq_engine_slot_ref(AqEngineSlot *slot);
 void aq_engine_slot_unref(AqEngineSlot *slot); /* main thread */
 aq_engine *aq_engine_slot_get_engine(AqEngineSlot *slot);
+const aq_model *aq_engine_slot_get_model(AqEngineSlot *slot);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(AqEngineSlot, aq_engine_slot_unref)
 
 #define AQ_TYPE_ENGINE_HOST (aq_engine_host_get_type())

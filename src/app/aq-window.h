@@ -21,6 +21,8 @@ void aq_window_new_chat(AqWindow *self);
 /** "chat", "models", "pool" or "api"; FALSE for another name. */
 gboolean aq_window_show_page(AqWindow *self, const char *name);
 AqChat *aq_window_get_chat(AqWindow *self); /* the one that is shown */
+/** Show the newest chat that has messages; TRUE once they are there. */
+gboolean aq_window_show_newest(AqWindow *self);
 void aq_window_ask(AqWindow *self, const char *text);
 void aq_window_tell(AqWindow *self,
                     const char *text); /* in the banner, until the next load or question */

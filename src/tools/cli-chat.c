@@ -13,12 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli-eval.h"
 #include "cli-pool.h"
 
 typedef struct chat {
     const char *path, *prompt, *system, *backend;
     float temp;
-    uint32_t seed, max, ctx, threads;
+    uint32_t seed, max, ctx, threads, draft, kv_type;
+    const char *kv;
     bool json, pool, tty, out_tty;
     aq_rt *rt;
     aq_model *model;
@@ -101,8 +103,12 @@ static int load(chat *c)
         rc = aq_model_open(c->rt, c->path, 0, &c->model, &c->src, &err);
     if (rc < 0)
         return cli_fail(c->path, rc, &err);
-    aq_engine_cfg cfg = {
-        .place = {.backend = c->backend}, .n_ctx = c->ctx, .n_parallel = 1, .progress = &loading};
+    aq_engine_cfg cfg = {.place = {.backend = c->backend},
+                         .kv_type = c->kv_type,
+                         .n_ctx = c->ctx,
+                         .n_parallel = 1,
+                         .progress = &loading,
+                         .n_draft = c->draft};
     atomic_bool end = false;
     pthread_t shower;
     bool shows = c->tty && pthread_create(&shower, NULL, show_loading, &end) == 0;
@@ -197,6 +203,9 @@ static int print_json(const chat *c, const aq_usage *u, int32_t reason)
                            (long long)u->queue_us, (long long)u->prompt_us, (long long)u->first_us,
                            (long long)u->gen_us, per_s(read, u->prompt_us),
                            per_s(u->gen_tok ? u->gen_tok - 1 : 0, u->gen_us));
+    if (rc >= 0 && c->draft)
+        rc = aq_bytes_putf(&b, ",\"draft_tokens\":%u,\"draft_right_tokens\":%u", u->draft_tok,
+                           u->draft_ok_tok);
     if (rc >= 0)
         rc = put_split_times(&b, u);
     if (rc >= 0)
@@ -426,6 +435,8 @@ int cli_chat(int argc, char **argv)
                       {"--seed", 'u', &c.seed},
                       {"--max", 'u', &c.max},
                       {"--ctx", 'u', &c.ctx},
+                      {"--kv", 's', &c.kv},
+                      {"--draft", 'u', &c.draft},
                       {"--backend", 's', &c.backend},
                       {"--threads", 'u', &c.threads},
                       {"--json", 'b', &c.json},
@@ -451,6 +462,8 @@ int cli_chat(int argc, char **argv)
         return cli_error(CLI_CANNOT, "chat", "needs -m MODEL, a GGUF file");
     if (c.json && !c.prompt)
         return cli_error(CLI_CANNOT, "chat", "--json gives one answer: it needs -p PROMPT");
+    if (c.kv && cli_kv_type(c.kv, &c.kv_type) != CLI_OK)
+        return CLI_CANNOT;
     c.split_opt.change_cb = wake_cb;
     wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0)

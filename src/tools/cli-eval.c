@@ -4,7 +4,7 @@
 
 #include "cli-eval.h"
 
-static int kv_type(const char *name, uint32_t *ret)
+int cli_kv_type(const char *name, uint32_t *ret)
 {
     static const struct {
         const char *name;
@@ -26,7 +26,7 @@ int cli_eval_open(cli_eval *e, const char *path, const char *backend, const char
     *e = (cli_eval){0};
     e->backend = backend ? backend : "cpu";
     e->kv = kv ? kv : !strcmp(e->backend, "reference") ? "f32" : "f16";
-    if (kv_type(e->kv, &type) != CLI_OK)
+    if (cli_kv_type(e->kv, &type) != CLI_OK)
         return CLI_CANNOT;
     int rc = cli_rt(n_threads, &e->rt, &err);
     if (rc >= 0)

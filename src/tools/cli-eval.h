@@ -19,6 +19,8 @@ typedef struct cli_eval {
 int cli_eval_open(cli_eval *, const char *path, const char *backend, const char *kv,
                   uint32_t n_threads, uint32_t n_ctx, uint32_t max_rows);
 void cli_eval_close(cli_eval *);
+/** "f32", "f16" or "q8_0". Prints the error and returns CLI_CANNOT. */
+int cli_kv_type(const char *name, uint32_t *ret);
 /** Tokens of a file, checked against the vocabulary. Exit code as above. */
 int cli_eval_tokens(const cli_eval *, const char *path, const aq_toks *);
 uint32_t cli_argmax(const float *v, uint32_t n,

@@ -62,7 +62,7 @@ static int draft_rows(job *j)
     for (uint32_t p = 1, n; p < j->tok.n; p += n) {
         n = AQ_MIN(j->chunk, j->tok.n - p);
         int rc = aq_eval_draft(j->ev.eval, j->tok.id + p, j->hidden + (size_t)(p - 1) * in->n_embd,
-                               n, p, j->logits, &err);
+                               n, p, j->logits, NULL, &err);
         if (rc < 0)
             return cli_fail("logits --draft", rc, &err);
         if ((rc = put(j, j->logits, (size_t)n * in->n_vocab * sizeof(float))) != CLI_OK)

@@ -20,11 +20,12 @@ static const struct {
      "  aquifer-cli info --devices [--json]\n      what this machine has\n"},
     {"chat", cli_chat,
      "  aquifer-cli chat -m MODEL [-p PROMPT] [--system TEXT] [--temp T] [--seed N] [--max N] "
-     "[--ctx N] [--threads N] [--backend B] [--json] [--pool [--pc NAME] [--addr ADDRESS] "
+     "[--ctx N] [--kv f32|f16|q8_0] [--draft N] [--threads N] [--backend B] [--json] [--pool [--pc "
+     "NAME] [--addr ADDRESS] "
      "[--cut N] [--rows f32|f16|bf16]]\n      one answer (-p), or a conversation\n"},
     {"generate", cli_generate,
      "  aquifer-cli generate MODEL --tokens FILE -n N [--backend B] [--kv f32|f16|q8_0] "
-     "[--threads N] --json\n      greedy continuation of tokens\n"},
+     "[--draft N] [--threads N] --json\n      greedy continuation of tokens\n"},
     {"logits", cli_logits,
      "  aquifer-cli logits MODEL --tokens FILE --out FILE [--backend B] [--kv f32|f16|q8_0] "
      "[--chunk N] [--threads N] [--draft]\n      logits of tokens\n"},

@@ -154,8 +154,8 @@ with tempfile.TemporaryDirectory() as folder:
 
     # --- options
     words = {
-        'chat': (['-m', model, '-p', 'hi'], {'--temp': 'f', '--seed': 'u', '--max': 'u', '--ctx': 'u', '--threads': 'u', '--system': 's', '--backend': 's'}),
-        'generate': ([model, '--tokens', tokens, '-n', '2'], {'--threads': 'u', '-n': 'u', '--kv': 's', '--backend': 's', '--tokens': 's'}),
+        'chat': (['-m', model, '-p', 'hi'], {'--temp': 'f', '--seed': 'u', '--max': 'u', '--ctx': 'u', '--threads': 'u', '--draft': 'u', '--kv': 's', '--system': 's', '--backend': 's'}),
+        'generate': ([model, '--tokens', tokens, '-n', '2'], {'--threads': 'u', '--draft': 'u', '-n': 'u', '--kv': 's', '--backend': 's', '--tokens': 's'}),
         'logits': ([model, '--tokens', tokens, '--out', out], {'--chunk': 'u', '--threads': 'u', '--kv': 's', '--backend': 's', '--out': 's'}),
         'bench': ([model], {'--prompt': 'u', '--gen': 'u', '--repeat': 'u', '--threads': 'u', '--kv': 's'}),
         'render': ([model, '--jsonl'], {'--template': 's'}),
@@ -180,6 +180,17 @@ with tempfile.TemporaryDirectory() as folder:
     fails(2, 'f32, f16, q8_0', 'an unknown KV type', 'generate', *words['generate'][0], '--kv', 'f8')
     r = run('generate', *words['generate'][0], '--kv', 'q8_0', '--json')
     ok(r.returncode == 0 and len(strict(r.stdout)['ids']) == 2, 'KV in q8_0', r)
+    drafts = os.path.join(golden, 'qwen35.gguf')
+    two = [run('generate', drafts, '--tokens', tokens, '-n', '20', '--json', *more) for more in ([], ['--draft', '3'])]
+    plain, guessed = [strict(r.stdout) if r.returncode == 0 else {} for r in two]
+    ok(plain and all(guessed.get(k) == plain[k] for k in plain) and guessed['drafts'] >= guessed['drafts_right'],
+       'the same tokens and logits with drafts', two)
+    fails(1, 'no draft head', 'drafts of a model without', 'generate', *words['generate'][0], '--draft', '2')
+    fails(2, 'limit of 7', 'too many drafts', 'generate', drafts, '--tokens', tokens, '-n', '2', '--draft', '8')
+    two = [run('chat', '-m', drafts, '-p', 'hi', '--max', '12', '--seed', '5', '--temp', '0.8', '--json', *more) for more in ([], ['--draft', '2'])]
+    plain, guessed = [strict(r.stdout) if r.returncode == 0 else {} for r in two]
+    ok(plain and guessed.get('text') == plain['text'] and guessed['timings']['draft_tokens'] > 0, 'and the same answer', two)
+    fails(1, 'no draft layers', 'a chat with drafts of a model without', 'chat', *words['chat'][0], '--draft', '2')
     fails(1, ['100000 threads', 'at most'], 'too many threads', 'generate', *words['generate'][0], '--threads', '100000')
     r = run('generate', *words['generate'][0], '--threads', '0', '--json')
     ok(r.returncode == 0 and len(strict(r.stdout)['ids']) == 2, '--threads 0: as many as there are', r)

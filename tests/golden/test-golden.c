@@ -116,7 +116,7 @@ static void draft(golden *g, uint32_t kv, double rel_max, double one_max)
     if (rc == 0)
         rc = aq_eval_rows(e, g->want.tok, g->want.n, false, NULL, g->hidden, &err);
     if (rc == 0)
-        rc = aq_eval_draft(e, want.tok, g->hidden, want.n, 1, g->got, &err);
+        rc = aq_eval_draft(e, want.tok, g->hidden, want.n, 1, g->got, NULL, &err);
     if (rc == 0)
         compare(want.logits, g->got, (size_t)want.n * want.n_vocab, &rel, &top);
     ok(rc == 0 && rel <= rel_max && top <= one_max,

@@ -139,6 +139,56 @@ static void near_reference_q8(const kind *m, const char *path, const float *f32,
        m->type, path, e, r);
 }
 
+/* Mixers of models with experts: inputs in 16 bits. y [N_FINE][rows] of one matrix with the rows of x, at once or one by one. */
+#define N_FINE 7u
+static void project(const rig *r, const float *x, bool fine, bool apart, float *y)
+{
+    const aq_net *net = r->w;
+    aq_mat m = net->layer[1].m[AQ_W_Q];
+    m.fine = fine;
+    for (uint32_t i = 0; i < (apart ? N_FINE : 1); i++)
+        net->blocks->matmul(net->ctx, &(aq_mul){&m, y + (size_t)i * m.rows}, 1,
+                            x + (size_t)i * m.cols, apart ? 1 : N_FINE);
+}
+
+static double worst(const float *a, const float *b, size_t n)
+{
+    double e = 0, top = 0;
+    for (size_t i = 0; i < n; i++) {
+        e = fmax(e, fabs((double)a[i] - b[i]));
+        top = fmax(top, fabs((double)b[i]));
+    }
+    return e / top;
+}
+
+static void fine_inputs(const char *path)
+{
+    enum { BIG = 4096 };
+    char exact[24];
+    static float x[N_FINE * BIG], y[4][N_FINE * BIG];
+    rig r, f;
+    snprintf(exact, sizeof exact, "%s-f32", path);
+    bool good = rig_open_path(&r, "qwen3moe", "Q6_K", "cpu", 2, path, NULL) == 0;
+    good = good && rig_open_path(&f, "qwen3moe", "Q6_K", "cpu", 2, exact, NULL) == 0;
+    if (!ok(good, "%s: qwen3moe, twice", path))
+        return;
+    const aq_mat *m = &((const aq_net *)r.w)->layer[1].m[AQ_W_Q];
+    size_t n = (size_t)N_FINE * m->rows;
+    for (uint32_t i = 0; i < N_FINE * m->cols; i++)
+        x[i] = sinf((float)i * 1.7f) * (i % 32 == 3 ? 20 : 1);
+    good = m->fine && !((const aq_net *)r.w)->layer[1].m[AQ_W_EXP_DOWN].fine && n <= AQ_LEN(y[0]);
+    project(&f, x, true, false, y[0]);
+    project(&r, x, false, false, y[1]);
+    project(&r, x, true, false, y[2]);
+    project(&r, x, true, true, y[3]);
+    double e8 = worst(y[1], y[0], n), e16 = worst(y[2], y[0], n);
+    ok(good && e16 < 1e-4 && e8 > 20 * e16, "%s: 8-bit inputs are off by %.1e, 16-bit ones by %.1e",
+       path, e8, e16);
+    ok(!memcmp(y[2], y[3], n * sizeof(float)), "%s: 16-bit inputs, together or one by one", path);
+    rig_close(&r);
+    rig_close(&f);
+}
+
 /* ---- experts ---- */
 
 static bool host_window(rig *r, const aq_expert_host *const *hosts, uint32_t n_hosts, float *y)
@@ -193,19 +243,20 @@ static void divided_experts(const char *path)
 
 typedef struct bad_src {
     const aq_wsrc *in;
-    uint32_t left; /* reads that succeed */
+    _Atomic uint32_t left; /* reads that succeed */
     aq_progress *cancel;
 } bad_src;
 
 static int bad_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *err)
 {
     bad_src *b = self;
-    if (b->left-- == 0) {
-        if (!b->cancel)
-            return aq_fail(err, AQ_E_IO, "the file was cut short");
+    uint32_t left = atomic_load(&b->left); /* any thread of the pool */
+    while (left && !atomic_compare_exchange_weak(&b->left, &left, left - 1))
+        ;
+    if (!left && !b->cancel)
+        return aq_fail(err, AQ_E_IO, "the file was cut short");
+    if (!left)
         atomic_store(&b->cancel->cancel, 1);
-        b->left = UINT32_MAX;
-    }
     return b->in->read(b->in->self, tensor, off, dst, n, err);
 }
 
@@ -284,6 +335,7 @@ int main(void)
         if (want[0] && want_q8)
             near_reference_q8(&kinds[0], paths[p], want[0], want_q8);
         divided_experts(paths[p]);
+        fine_inputs(paths[p]);
     }
     for (size_t a = 0; a < AQ_LEN(kinds); a++)
         free(want[a]);

@@ -8,7 +8,10 @@
 
 #include "aq/engine.h"
 
-#define AQ_BACKEND_ABI 1u
+#define AQ_BACKEND_ABI 2u
+
+/** A piece of state to be written somewhere, or to be filled. */
+typedef int (*aq_state_io_fn)(void *user, void *p, size_t n, aq_err *);
 
 struct aq_blocks;
 typedef struct aq_backend {
@@ -27,6 +30,11 @@ typedef struct aq_backend {
      * *stop != 0 is looked at once a layer: CANCELLED, and every seq is as it was before the window's rows, a recurrent one too. */
     int (*forward)(void *w, void *s, const aq_window *, const aq_expert_host *const *hosts,
                    uint32_t n_hosts, float *x_out, const atomic_uint *stop, aq_err *);
+    /** What is kept of seq's first n_tok tokens, through io piece by piece. load: seq, which must be empty, becomes n_tok tokens long
+     * and snapshots snap [n_snap] are made, of snap_tok tokens, before the pieces are filled; when that fails the seq is empty again. NULL = cannot. */
+    int (*state_io)(void *s, bool load, uint32_t seq, uint32_t n_tok, const uint64_t *snap,
+                    const uint32_t *snap_tok, uint32_t n_snap, aq_state_io_fn io, void *user,
+                    aq_err *);
     /* ends */
     int (*embed)(void *w, const aq_row *, uint32_t n, float *x /* [n][row_f32] */, aq_err *);
     int (*head)(void *w, const float *x /* [n][row_f32] */, uint32_t n,
@@ -35,6 +43,8 @@ typedef struct aq_backend {
     /** win->x [n_rows][n_embd]: hidden rows (after the final norm) of the positions before the rows; logits of the rows with LOGITS. */
     int (*draft)(void *w, void *s, const aq_window *, float *logits, float *hidden,
                  const atomic_uint *stop, aq_err *);
+    /** Entries of seq in the draft layers of s: positions 1 … n. NULL = it has no draft layers. */
+    uint32_t (*draft_len)(const void *s, uint32_t seq);
     /** This w's experts as a host (borrows w). UNSUPPORTED when it has none. */
     int (*host)(void *w, aq_expert_host *ret, aq_err *);
     int (*sync)(void *w, aq_err *); /* results valid after this */

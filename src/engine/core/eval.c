@@ -124,13 +124,13 @@ int aq_eval_rows(aq_eval *e, const int32_t *tok, uint32_t n, bool last_only, flo
 }
 
 int aq_eval_draft(aq_eval *e, const int32_t *tok, const float *hidden, uint32_t n, uint32_t pos0,
-                  float *ret_logits, aq_err *err)
+                  float *ret_logits, float *ret_hidden, aq_err *err)
 {
     int rc = rows(e, tok, n, pos0, err);
     if (rc < 0)
         return rc;
     aq_window win = {.n_rows = n, .n_back = n, .row = e->row, .x = hidden};
-    rc = e->be->draft(e->w, e->s, &win, ret_logits, NULL, NULL, err);
+    rc = e->be->draft(e->w, e->s, &win, ret_logits, ret_hidden, NULL, err);
     if (rc == 0)
         rc = e->be->sync(e->w, err);
     return rc < 0 ? rc : check_rows(e, ret_logits, n, err);

@@ -75,6 +75,11 @@ static bool is_vector(int role)
     }
 }
 
+static bool is_mixer(int role)
+{
+    return role >= AQ_W_Q && role <= AQ_W_SSM_OUT;
+}
+
 static bool is_expert(int role)
 {
     return role == AQ_W_EXP_GATE || role == AQ_W_EXP_UP || role == AQ_W_EXP_DOWN;
@@ -235,6 +240,8 @@ static int load_layer(loader *ld, uint32_t l, aq_net_layer *nl, aq_err *err)
         int rc = is_vector(r)
                      ? load_vector(ld, d->w[r], d->row0[r], d->rows[r], &nl->v[r], &nl->n_v[r], err)
                      : load_matrix(ld, d->w[r], kind, d->row0[r], d->rows[r], &nl->m[r], err);
+        /* near ties of routers are upset by what a mixer's rounded inputs do to the residual stream */
+        nl->m[r].fine = ld->net->model->info.n_expert > 0 && is_mixer(r);
         if (rc < 0)
             return rc;
     }

@@ -55,12 +55,30 @@ typedef struct prep_job {
     size_t stride;
     uint32_t k;
     bool quant;
+    uint32_t low; /* not 0: what rounding leaves of row i is rounded once more, into row low + i */
 } prep_job;
 
 static void add_bias(float *y, const float *bias, int32_t expert, uint32_t n)
 {
     for (uint32_t i = 0; bias && i < n; i++)
         y[i] += bias[(size_t)expert * n + i];
+}
+
+/* x - d q, rounded in its turn: 16 bits in all. */
+static void prep_low(const prep_job *j, const float *x, const aq_row_in *hi, uint32_t i)
+{
+    aq_acts *a = j->a;
+    size_t at = (size_t)i * a->wide;
+    aq_row_q o = {a->q + at,        a->d + at / 32,   a->s + at / 32,
+                  a->s16 + at / 16, a->n16 + at / 16, a->n32 + at / 32};
+    a->in[i] = (aq_row_in){NULL, o.q, o.d, o.s, o.s16, o.n16, o.n32};
+    for (uint32_t b = 0; b < j->k / 32; b++) {
+        float left[32];
+        for (uint32_t c = 0; c < 32; c++)
+            left[c] = x[32 * b + c] - hi->d[b] * hi->q[32 * b + c];
+        j->c->isa->quant(left, 32, &o);
+        o = (aq_row_q){o.q + 32, o.d + 1, o.s + 1, o.s16 + 2, o.n16 + 2, o.n32 + 1};
+    }
 }
 
 static void prep_row(void *ctx, uint32_t i, uint32_t worker)
@@ -81,6 +99,8 @@ static void prep_row(void *ctx, uint32_t i, uint32_t worker)
     a->in[i] = (aq_row_in){x, o.q, o.d, o.s, o.s16, o.n16, o.n32};
     if (j->quant)
         j->c->isa->quant(x, j->k, &o);
+    if (j->quant && j->low)
+        prep_low(j, x, &a->in[i], j->low + i);
 }
 
 static void prepare(const prep_job *j, uint32_t n)
@@ -99,6 +119,7 @@ typedef struct product {
     size_t tile_bytes;
     uint32_t lanes, k, rows, n_tile, n;
     const aq_row_in *in;
+    const aq_row_in *low; /* what rounding left of the rows, or NULL: added to their results */
     const uint32_t *in_at, *out_at;
     const float *w;
     float *y;
@@ -118,10 +139,34 @@ static product product_of(const aq_cpu *c, const aq_mat *m, uint32_t mat)
                      .n_tile = (m->rows + lanes - 1) / lanes};
 }
 
+/* Each row and what rounding left of it, side by side. */
+static void tile_rows_low(const aq_isa *isa, aq_tile_fn fn, const product *p, const uint8_t *tile,
+                          uint32_t t, uint32_t r0, uint32_t r1)
+{
+    uint32_t n_out = AQ_MIN(p->rows - t * p->lanes, p->lanes), step = isa->rows / 2;
+    for (uint32_t r = r0; r < r1; r += step) {
+        aq_row_in in[AQ_TILE_ROWS];
+        float y[AQ_TILE_ROWS][AQ_LANES_MAX];
+        uint32_t n = AQ_MIN(r1 - r, step);
+        for (uint32_t i = 0; i < n; i++) {
+            in[2 * i] = p->in[r + i];
+            in[2 * i + 1] = p->low[r + i];
+        }
+        fn(tile, p->k, in, 2 * n, y);
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t j = 0; j < n_out; j++)
+                p->y[(r + i) * p->stride + t * p->lanes + j] = y[2 * i][j] + y[2 * i + 1][j];
+    }
+}
+
 static void tile_rows(const aq_isa *isa, aq_tile_fn fn, const product *p, const uint8_t *tile,
                       uint32_t t, uint32_t r0, uint32_t r1)
 {
     uint32_t n_out = AQ_MIN(p->rows - t * p->lanes, p->lanes);
+    if (p->low) {
+        tile_rows_low(isa, fn, p, tile, t, r0, r1);
+        return;
+    }
     for (uint32_t r = r0; r < r1; r += isa->rows) {
         aq_row_in in[AQ_TILE_ROWS];
         float y[AQ_TILE_ROWS][AQ_LANES_MAX];
@@ -200,27 +245,37 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
         aq_cpu_matmul(ctx, mul, MUL_MAX, x, n);
     mul_job j = {.c = c, .n = n_mul};
     uint32_t k = n_mul ? mul[0].m->cols : 0, all = 0;
-    bool quant = false;
+    bool quant = false, fine = false;
     for (uint32_t i = 0; i < n_mul; i++) {
         j.p[i] = product_of(c, mul[i].m, mul[i].mat);
         quant = quant || aq_cpu_rounds(c->rt, j.p[i].layout, k);
+        fine = fine || mul[i].m->fine;
         all += j.p[i].n_tile;
     }
+    fine = fine && quant;
     j.tiles = piece_tiles(c, all);
     for (uint32_t i = 0; i < n_mul; i++)
         j.first[i + 1] = j.first[i] + (j.p[i].n_tile + j.tiles - 1) / j.tiles;
-    for (uint32_t r0 = 0; r0 < n; r0 += c->cap) {
-        uint32_t rows = AQ_MIN(n - r0, c->cap);
-        prep_job prep = {
-            .c = c, .a = &c->acts, .x = x + (size_t)r0 * k, .stride = k, .k = k, .quant = quant};
+    uint32_t step = fine ? c->cap / 2 : c->cap; /* a fine row takes two places */
+    for (uint32_t r0 = 0; r0 < n; r0 += step) {
+        uint32_t rows = AQ_MIN(n - r0, step);
+        prep_job prep = {.c = c,
+                         .a = &c->acts,
+                         .x = x + (size_t)r0 * k,
+                         .stride = k,
+                         .k = k,
+                         .quant = quant,
+                         .low = fine ? rows : 0};
         prepare(&prep, rows);
         for (uint32_t i = 0; i < n_mul; i++) {
             j.p[i].n = rows;
             j.p[i].in = c->acts.in;
+            j.p[i].low = fine && !aq_layout_is_float(j.p[i].layout) ? c->acts.in + rows : NULL;
             j.p[i].y = mul[i].y + (size_t)r0 * mul[i].m->rows;
             j.p[i].stride = mul[i].m->rows;
         }
-        aq_cpu_share(c, mul_piece, &j, j.first[n_mul], (uint64_t)all * c->isa->lanes * k * rows);
+        aq_cpu_share(c, mul_piece, &j, j.first[n_mul],
+                     (uint64_t)all * c->isa->lanes * k * rows * (fine ? 2 : 1));
     }
 }
 

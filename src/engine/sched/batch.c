@@ -38,11 +38,13 @@ static uint32_t choose(const aq_engine *e, pick *p)
             ring[n++] = r;
         }
     uint32_t share = (n_dec + e->set.depth - 1) / e->set.depth;
-    for (uint32_t i = 0; i < n && rows < share && rows < most; i++) {
+    for (uint32_t i = 0; i < n && n_pick < share && rows < most; i++) {
         aq_req *r = ring[(e->cursor + i) % n];
         if (ready(e, r) && decoding(e, r)) {
-            p[n_pick++] = (pick){r, 1, 1};
-            rows++;
+            const aq_sseq *s = &e->seq[r->seq];
+            uint32_t spec = s->spec_at == r->log.n ? AQ_MIN(s->n_spec, most - rows - 1) : 0;
+            p[n_pick++] = (pick){r, 1, 1 + spec};
+            rows += 1 + spec;
         }
     }
     uint32_t first = n_pick, budget = AQ_MIN(e->chunk_tok, most - rows);
@@ -104,20 +106,25 @@ aq_wnd *aq_batch_next(aq_engine *e)
     for (uint32_t i = 0; i < n_pick; i++) {
         aq_req *r = p[i].r;
         aq_sseq *s = &e->seq[r->seq];
-        if (e->recurrent && s->n_sub &&
+        if (s->over && aq_engine_op(e, AQ_OP_KEEP, r->seq, 0, s->n_done) >= 0)
+            s->over = false;
+        if (e->recurrent && s->n_sub && !s->over &&
             (s->n_sub == r->n_prompt || s->n_sub - s->n_snapped >= AQ_SNAP_EVERY_TOK))
             aq_snap_take(e, r->seq);
         aq_part *part = &w->part[w->n_part++];
         *part = (aq_part){.seq = r->seq, .n_rows = p[i].n};
         for (uint32_t k = 0; k < p[i].n; k++) {
             uint32_t pos = s->n_sub + k;
-            bool last = pos + 1 == r->log.n;
+            bool guess = pos >= r->log.n, asks = pos + 1 >= r->log.n;
+            uint32_t flags = (asks ? AQ_ROW_LOGITS : 0) | (e->draft ? AQ_ROW_DRAFT : 0);
             w->row[w->n_rows++] = (aq_row){.seq = r->seq,
                                            .pos = pos,
-                                           .tok = r->log.id[pos],
-                                           .flags = last ? AQ_ROW_LOGITS : 0};
-            part->logits |= last;
-            w->n_logits += last;
+                                           .tok = guess ? s->spec[pos - r->log.n] : r->log.id[pos],
+                                           .flags = flags};
+            part->logits |= asks;
+            part->n_draft += guess;
+            w->n_logits += asks;
+            w->n_back += flags != 0;
         }
         if (r->n_gen == 0)
             atomic_fetch_add_explicit(&e->st_read, p[i].n, memory_order_relaxed);

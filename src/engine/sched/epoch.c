@@ -142,6 +142,7 @@ void aq_epoch_begin(aq_engine *e)
     h->next = NULL;
     pthread_cond_broadcast(&h->swap);
     pthread_mutex_unlock(&h->mu);
+    aq_draft_reset(e);
     atomic_store(&e->st_n_page, e->set.n_page);
     aq_log(AQ_LOG_INFO, "engine", "epoch=%u stages=%u pages=%u replayed=%u", h->epoch,
            e->set.n_stage, e->set.n_page, n_live);

@@ -120,37 +120,84 @@ static bool anyone_left(const aq_engine *e, const aq_wnd *w)
     return false;
 }
 
-/* Logits of the rows that came back, and a token for each chat. */
-static void sample(aq_engine *e, aq_wnd *w)
+int aq_logits_room(aq_engine *e, uint32_t n)
 {
-    if (w->n_logits > e->logits_rows) {
-        float *p = realloc(e->logits, (size_t)w->n_logits * e->n_vocab * sizeof *p);
-        if (p) {
-            e->logits = p;
-            e->logits_rows = w->n_logits;
-        } else {
-            w->rc =
-                aq_fail(&w->err, AQ_E_NOMEM, "no memory for the logits of %u chats", w->n_logits);
+    if (n <= e->logits_rows)
+        return 0;
+    float *p = realloc(e->logits, (size_t)n * e->n_vocab * sizeof *p);
+    if (!p)
+        return -AQ_E_NOMEM;
+    e->logits = p;
+    e->logits_rows = n;
+    return 0;
+}
+
+/* Logits of the rows that ask for them, into e->logits. */
+static int head(aq_engine *e, aq_wnd *w)
+{
+    AQ_AUTOFREE float *some = NULL;
+    const float *x = w->x;
+
+    if (aq_logits_room(e, w->n_logits) < 0)
+        return aq_fail(&w->err, AQ_E_NOMEM, "no memory for the logits of %u chats", w->n_logits);
+    if (w->n_back > w->n_logits) { /* the rest came for the draft layers */
+        size_t row = e->row_f32 * sizeof *some, at = 0;
+        if (!(x = some = malloc(w->n_logits * row)))
+            return aq_fail(&w->err, AQ_E_NOMEM, "no memory for %u rows", w->n_logits);
+        for (uint32_t i = 0, back = 0; i < w->n_rows; i++) {
+            if (w->row[i].flags & AQ_ROW_LOGITS)
+                memcpy(some + e->row_f32 * at++, w->x + (size_t)e->row_f32 * back, row);
+            back += (w->row[i].flags & (AQ_ROW_LOGITS | AQ_ROW_DRAFT)) != 0;
         }
     }
-    if (w->rc >= 0)
-        w->rc = e->be->head(e->ends, w->x, w->n_logits, e->logits, NULL, &w->err);
-    if (w->rc >= 0 && e->be->sync)
-        w->rc = e->be->sync(e->ends, &w->err);
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < w->n_part; i++) {
-        aq_sseq *s = &e->seq[w->part[i].seq];
-        if (!w->part[i].logits)
+    int rc = e->be->head(e->ends, x, w->n_logits, e->logits, NULL, &w->err);
+    return rc >= 0 && e->be->sync ? e->be->sync(e->ends, &w->err) : rc;
+}
+
+/* The tokens of a chat from its rows' logits: as long as a guess was the token that is sampled, the
+ * next row holds as well. guess [n_draft]: the rows behind the first. */
+static void sample_chat(aq_engine *e, aq_req *r, const aq_part *p, const aq_row *guess,
+                        float *logits)
+{
+    aq_sseq *s = &e->seq[p->seq];
+    uint32_t n_ok = 0, all = s->n_done;
+
+    s->n_done = s->n_sub = all - p->n_draft;
+    s->over = p->n_draft > 0;
+    for (;; n_ok++) {
+        bool ended = aq_gen_token(e, r, logits + (size_t)n_ok * e->n_vocab);
+        if (ended || n_ok == p->n_draft || r->log.id[r->log.n - 1] != guess[n_ok].tok) {
+            aq_draft_count(r, AQ_MIN(n_ok + 1, p->n_draft), n_ok);
+            if (!ended)
+                s->over = s->n_done < all;
+            return;
+        }
+        s->n_done = ++s->n_sub;
+    }
+}
+
+/* A token for each chat, or several. */
+static void sample(aq_engine *e, aq_wnd *w)
+{
+    w->rc = head(e, w);
+    uint32_t at = 0, row = 0;
+    for (uint32_t i = 0; i < w->n_part; row += w->part[i++].n_rows) {
+        const aq_part *p = &w->part[i];
+        aq_sseq *s = &e->seq[p->seq];
+        if (!p->logits)
             continue;
-        size_t row = at++;
+        float *logits = e->logits + (size_t)at * e->n_vocab;
+        at += 1 + p->n_draft;
         aq_req *r = s->state == AQ_SEQ_LIVE && !s->lost ? s->req : NULL;
-        if (!r || atomic_load(&r->cancel))
-            continue;
-        if (w->rc < 0) {
+        if (r && w->rc < 0 && !atomic_load(&r->cancel)) {
             s->bad = true;
             aq_req_end(e, r, w->rc, &w->err);
-        } else {
-            aq_gen_token(e, r, e->logits + row * e->n_vocab);
+        } else if (r && !atomic_load(&r->cancel)) {
+            sample_chat(e, r, p, w->row + row + p->n_rows - p->n_draft, logits);
+        } else if (p->n_draft && !s->lost) { /* unchecked: as if they had not been sent */
+            s->n_done -= p->n_draft;
+            s->n_sub = s->n_done;
+            s->over = true;
         }
     }
 }
@@ -227,6 +274,8 @@ static void finish(aq_engine *e, aq_wnd *w)
     }
     if (w->rc >= 0 && !stripped && w->n_logits)
         sample(e, w);
+    if (w->rc >= 0 && !stripped && e->draft && w->n_back)
+        aq_draft_window(e, w);
     if (w->rc < 0 && (!again || w->ops_bad))
         distrust_ops(e, w);
     for (uint32_t i = 0; i < w->n_part; i++) {
@@ -249,6 +298,7 @@ void aq_pipe_start(aq_engine *e, aq_wnd *w)
     w->id = ++e->wnd_id;
     w->start_us = aq_now_us();
     e->n_flight++;
+    aq_draft_ops(e, w->op, w->n_ops);
     atomic_fetch_add(&e->st_window, 1);
     pthread_mutex_lock(&h->mu);
     for (uint32_t i = 0; i < w->n_part; i++) {
@@ -286,8 +336,9 @@ static int submit(aq_engine *e, aq_wnd *w, uint32_t i, aq_err *err)
     if (w->n_rows && !anyone_left(e, w))
         strip(w);
     for (uint32_t k = 0; k < w->n_rows; k++)
-        w->row[k].flags =
-            last ? w->row[k].flags & ~(uint32_t)AQ_ROW_BACK : w->row[k].flags | AQ_ROW_BACK;
+        w->row[k].flags = last && !(w->row[k].flags & AQ_ROW_DRAFT)
+                              ? w->row[k].flags & ~(uint32_t)AQ_ROW_BACK
+                              : w->row[k].flags | AQ_ROW_BACK;
     for (;;) {
         aq_window win = {.id = w->id,
                          .epoch = h->epoch,
@@ -296,7 +347,7 @@ static int submit(aq_engine *e, aq_wnd *w, uint32_t i, aq_err *err)
                          .op = w->op,
                          .row = w->row,
                          .x = w->x};
-        win.n_back = !w->n_rows ? 0 : last ? w->n_logits : w->n_rows;
+        win.n_back = !w->n_rows ? 0 : last ? w->n_back : w->n_rows;
         /* in the list first: the completion may come before submit returns */
         pthread_mutex_lock(&h->mu);
         uint32_t n_out = h->n_out[i]++;
@@ -352,9 +403,7 @@ void aq_pipe_push(aq_engine *e)
 
 void aq_pipe_done(aq_engine *e, aq_wnd *w)
 {
-    uint32_t i = w->stage, want = !w->n_rows                ? 0
-                                  : i + 1 == e->set.n_stage ? w->n_logits
-                                                            : w->n_rows;
+    uint32_t i = w->stage, want = !w->n_rows ? 0 : i + 1 == e->set.n_stage ? w->n_back : w->n_rows;
     int rc = w->done_rc;
 
     if (rc >= 0 && w->done_back != want)

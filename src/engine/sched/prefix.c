@@ -124,8 +124,10 @@ bool aq_prefix_evict(aq_engine *e, uint32_t keep)
         if (e->seq[i].state == AQ_SEQ_PARKED && i != keep &&
             (old == AQ_SEQ_NONE || e->seq[i].used < e->seq[old].used))
             old = i;
-    if (old != AQ_SEQ_NONE)
+    if (old != AQ_SEQ_NONE) {
+        aq_park_save(e, old);
         seq_free(e, old);
+    }
     return old != AQ_SEQ_NONE;
 }
 
@@ -141,6 +143,9 @@ static bool can_cut(const aq_engine *e, const aq_sseq *s)
 void aq_seq_settle(aq_engine *e, uint32_t id)
 {
     aq_sseq *s = &e->seq[id];
+    if (s->over && aq_engine_op(e, AQ_OP_KEEP, id, 0, s->n_done) < 0)
+        s->bad = true;
+    s->over = false;
     bool clean = !s->lost && s->n_sub == s->n_done, cut = can_cut(e, s);
     uint32_t n = s->bad ? 0 : s->n_done;
 
@@ -183,6 +188,8 @@ int aq_seq_recover(aq_engine *e, uint32_t id)
                                 : aq_engine_op(e, AQ_OP_KEEP, id, 0, n);
     if (rc < 0)
         return rc;
+    s->over = false;
+    s->n_spec = 0;
     s->n_sub = s->n_done = n;
     s->n_snapped = AQ_MIN(s->n_snapped, n);
     s->lost = s->bad = false;

@@ -8,11 +8,14 @@
  *   batch.c     who goes into the next window
  *   pipeline.c  windows on their way: embed, stage 0, 1, …, head
  *   gen.c       logits -> token -> text -> events
+ *   draft.c     tokens guessed ahead by the model's draft layers
+ *   park.c      parked chats on disk
  *   epoch.c     another set of stages; everything live is queued again with its token log
  *
  * A seq's tokens are numbered three ways: log.n known, n_sub of them sent in windows, n_done of
  * them through all stages. The next token is sampled when the last of the log has come through:
- * reading a prompt, decoding and replaying a lost stage are this one rule.
+ * reading a prompt, decoding and replaying a lost stage are this one rule. With drafts n_sub runs
+ * ahead of log.n while a window checks them; what was wrong is taken back (`over`).
  *
  * Threads. Everything in aq_engine and aq_sseq belongs to the step thread, but for what stands
  * under hub->mu. The hub outlives the engine: requests hold it. */
@@ -23,6 +26,7 @@
 
 #include "backend-priv.h"
 #include "chat-priv.h"
+#include "gram-priv.h"
 #include "model-priv.h"
 #include "sampler-priv.h"
 #include "stage-priv.h"
@@ -48,6 +52,7 @@ enum {
 enum { AQ_REQ_QUEUED = 1, AQ_REQ_RUN, AQ_REQ_END };
 
 typedef struct aq_wnd aq_wnd;
+typedef struct aq_park aq_park;
 typedef struct aq_hub aq_hub;
 typedef struct aq_snap {
     uint32_t seq, n_tok; /* AQ_SEQ_NONE = free */
@@ -77,6 +82,7 @@ struct aq_hub {
     aq_req *new_first, *new_last;
     uint32_t n_waiting;
     aq_wnd *done_first, *done_last;
+    aq_tok_order *order; /* made with the first answer that is held to a form; then for good */
     aq_stage *stage[AQ_STAGES_MAX]; /* written, and read without the lock, by the step thread */
     uint32_t n_stage, epoch;
     /* under way at each stage, oldest first */
@@ -113,6 +119,7 @@ struct aq_req {
     uint32_t stop_n[AQ_STOP_MAX], n_stop;
     aq_detok detok;
     aq_toolparse *parse; /* NULL: the prompt came as tokens, all is content */
+    aq_guide *guide;     /* NULL: any answer will do */
     bool one_call;
     uint64_t id_seed; /* of the calls' ids */
     aq_bytes held;    /* characters that may still become a stop string */
@@ -121,6 +128,8 @@ struct aq_req {
     int32_t final_rc; /* AQ_DONE_* or -AQ_E_* */
     aq_err final_err;
     uint64_t final_buf[72]; /* its record */
+    float draft_rate;       /* running share of guesses that were right */
+    uint32_t draft_pause;   /* tokens until guessing goes on */
     aq_usage usage;
     int64_t t_submit_us, t_run_us, t_first_us, t_last_us;
 };
@@ -132,6 +141,10 @@ typedef struct aq_sseq {
     aq_req *req; /* LIVE */
     aq_toks log; /* DRAIN, PARKED; a live seq's is its request's */
     uint32_t n_sub, n_done, n_wnd;
+    bool over; /* stages hold rejected rows behind n_done: KEEP comes before anything else */
+    uint32_t n_spec,
+        spec_at; /* guesses for the tokens behind the log, when it has spec_at tokens */
+    int32_t spec[AQ_DRAFT_MAX];
     uint32_t n_last;        /* rows of its last window */
     uint32_t n_snapped;     /* tokens at the last snapshot */
     uint32_t *page, n_page; /* the engine's own count of pages: index into page_ref */
@@ -140,6 +153,7 @@ typedef struct aq_sseq {
 
 typedef struct aq_part {
     uint32_t seq, n_rows;
+    uint32_t n_draft; /* the last of them: guesses to be checked */
     bool logits;
 } aq_part;
 
@@ -147,6 +161,7 @@ struct aq_wnd {
     uint64_t id;
     uint32_t stage; /* where it is or goes next */
     uint32_t n_ops, n_rows, n_part, n_logits;
+    uint32_t n_back; /* rows that the last stage returns: LOGITS or DRAFT */
     aq_op *op;
     aq_row *row;
     aq_part *part;
@@ -170,13 +185,20 @@ struct aq_engine {
     aq_rt *rt;
     const aq_model *model;
     const aq_backend *be;
-    void *ends; /* weights of embedding and head */
+    void *ends;                   /* weights of embedding, head and draft layers */
+    void *draft;                  /* state of the draft layers, NULL without */
+    uint32_t n_draft, draft_rows; /* guesses a window at most; rows that draft takes at once */
+    float *hidden, *draft_x;      /* [hidden_rows][n_embd], [draft_rows][n_embd] */
+    uint32_t hidden_rows;
+    aq_row *draft_row; /* [draft_rows] */
     pthread_t thread;
     bool recurrent;
     uint32_t n_ctx, n_parallel, chunk_tok, kv_type, n_vocab, row_f32;
     char device[96];
     uint64_t weight_bytes, state_bytes;
     atomic_uint st_running, st_queued, st_parked, st_pages, st_epoch, st_paused, st_n_page;
+    atomic_uint st_disk;
+    _Atomic uint64_t st_disk_bytes;
     _Atomic uint64_t st_window, st_read, st_gen, st_here_us;
     /* step thread */
     uint64_t wnd_id, turn;
@@ -190,6 +212,7 @@ struct aq_engine {
     uint32_t pages_used;
     aq_op *op; /* go with the next window */
     uint32_t n_op, cap_op;
+    aq_park *park;                                            /* NULL: no folder for parked chats */
     uint32_t cursor;                                          /* batch.c: whose turn it is */
     aq_wnd *to_first[AQ_STAGES_MAX], *to_last[AQ_STAGES_MAX]; /* wait to be submitted to a stage */
     float *logits;                                            /* [logits_rows][n_vocab] */
@@ -228,6 +251,21 @@ uint32_t aq_page_need(uint32_t n_tok);
 void aq_pages_cut(aq_engine *, aq_sseq *,
                   uint32_t n_keep_tok); /* give back what n_keep_tok tokens do not need */
 
+/** Pages for the n_tok tokens of a seq that has none; the caller has counted. NOMEM. */
+int aq_pages_take(aq_engine *, aq_sseq *, uint32_t n_tok) AQ_MUST;
+uint32_t aq_seq_unused(const aq_engine *); /* a FREE seq, or AQ_SEQ_NONE */
+
+/* ---- park.c: step thread, or before it runs and after it ended ---- */
+/** Nothing when cfg names no folder. IO, NOMEM. */
+int aq_park_open(aq_engine *, const aq_engine_cfg *, const aq_wsrc *, aq_err *) AQ_MUST;
+void aq_park_close(aq_engine *);
+void aq_park_save(aq_engine *, uint32_t seq); /* PARKED; failures are logged */
+void aq_park_save_all(aq_engine *);
+/** Bring in a chat that t begins with, when it spares clearly more than the `known` tokens: true
+ * when there is a new parked seq (others may have gone for it). */
+bool aq_park_fetch(aq_engine *, const aq_toks *t, uint32_t known);
+void aq_park_stats(const aq_engine *, uint32_t *ret_n, uint64_t *ret_bytes);
+
 /* ---- prefix.c ---- */
 typedef struct aq_match {
     uint32_t seq, n_tok; /* AQ_SEQ_NONE, 0 = nothing known */
@@ -263,6 +301,19 @@ void aq_wnd_free(aq_wnd *);
 void aq_pipe_done_cb(void *hub, aq_stage *, const aq_done *);
 void aq_pipe_drop_all(aq_engine *); /* a new epoch: forget every window */
 
+/* ---- draft.c: all step thread ---- */
+/** Draft state for the stages in use; without memory for it there are no drafts (a warning). */
+void aq_draft_reset(aq_engine *);
+void aq_draft_clear(aq_engine *);
+/** The operations of a window, on the draft layers' state. */
+void aq_draft_ops(aq_engine *, const aq_op *, uint32_t n);
+/** Feed what came back of a window to the draft layers, and guess for the chats that decode. */
+void aq_draft_window(aq_engine *, const aq_wnd *);
+/** Count what a check has shown. */
+void aq_draft_count(aq_req *, uint32_t n, uint32_t n_ok);
+/** logits of n rows in e->logits: room, NOMEM. */
+int aq_logits_room(aq_engine *, uint32_t n) AQ_MUST;
+
 /* ---- epoch.c ---- */
 /** Check that the stages cover all layers in order, and make the tables for them. LIMIT, INVAL,
  * NOMEM. */
@@ -278,7 +329,8 @@ void aq_epoch_pause(aq_engine *, uint32_t stage, const aq_err *why);
 /** Tokens that are known but not sent yet. */
 static inline uint32_t aq_req_todo(const aq_engine *e, const aq_req *r)
 {
-    return r->log.n - e->seq[r->seq].n_sub;
+    uint32_t n_sub = e->seq[r->seq].n_sub;
+    return r->log.n > n_sub ? r->log.n - n_sub : 0; /* less while drafts are checked */
 }
 
 #endif

@@ -47,11 +47,13 @@ typedef struct aq_progress {
 
 typedef struct aq_rt_cfg {
     uint32_t
-        n_threads; /* compute threads, the step thread among them; 0 = one per physical core this process may use */
+        n_threads; /* compute threads, the step thread among them; 0 = one per physical core this process may use,
+                    * no more than its cgroups' quota of CPU time */
     const char *
         cpu_path; /* "c", "avx2", …; NULL = the best this CPU has. Programs pass the environment's AQ_CPU */
-    int nice; /* niceness of the pinned workers, 0 = as the process */
-    bool pin; /* pin workers to cores */
+    int nice;         /* niceness of the pinned workers, 0 = as the process */
+    bool pin;         /* pin workers to cores */
+    uint32_t spin_us; /* how long idle workers look for work before they sleep; 0 = 200 */
 } aq_rt_cfg;
 
 /** Errors: UNSUPPORTED (unknown or unsupported cpu_path; the text lists those this CPU has), NOMEM, LIMIT. */
@@ -303,8 +305,19 @@ typedef struct aq_engine_cfg {
     aq_stage *const *stage; /* NULL = one local stage of all layers; else as aq_engine_set_stages */
     uint32_t n_stage;
     aq_progress *progress; /* bytes loaded; may be NULL */
+    /* Tokens that the model's draft layers guess ahead, at most, and one window checks; 0 = off, up to AQ_DRAFT_MAX. Answers are the
+     * same with and without, sampled ones too. It pays where a window of a few rows takes little longer than one of a single
+     * row; a chat whose guesses are mostly wrong pauses them. */
+    uint32_t n_draft;
+    /* Folder (made if need be) and bytes for chats whose pages are needed, and for all when the engine ends: a later request that
+     * begins like one is spared the reading. NULL or 0 = none. Files that are damaged or not of this model are passed over. Only
+     * where all layers are in this process. */
+    const char *park_dir;
+    uint64_t park_bytes;
 } aq_engine_cfg;
-/** Load and start. Blocks while loading: not for a thread that must answer. Errors: NOMEM (both numbers named), IO, CANCELLED, UNSUPPORTED. */
+#define AQ_DRAFT_MAX 7u
+/** Load and start. Blocks while loading: not for a thread that must answer. Errors: NOMEM (both numbers named), IO, CANCELLED,
+ * UNSUPPORTED (drafts of a model without draft layers, too), LIMIT. */
 int aq_engine_new(aq_rt *, const aq_model *, const aq_wsrc *, const aq_engine_cfg *,
                   aq_engine **ret, aq_err *) AQ_MUST;
 /** Another set of stages, in layer order, covering all layers: a new epoch; every live seq's token log is replayed. The engine owns the
@@ -318,7 +331,7 @@ AQ_CLEANUP_FUNC(aq_engine *, aq_engine_free)
 
 typedef struct aq_engine_info {
     const char *backend, *device; /* "cpu", "CPU (avx2, 2 threads)": always shown to the user */
-    uint32_t n_ctx, n_parallel, n_page, epoch, kv_type;
+    uint32_t n_ctx, n_parallel, n_page, epoch, kv_type, n_draft;
     uint64_t weight_bytes, state_bytes;
 } aq_engine_info;
 void aq_engine_get_info(const aq_engine *, aq_engine_info *ret);
@@ -327,7 +340,9 @@ typedef struct aq_engine_stats {
     uint32_t
         paused; /* 1 = a stage is lost: chats keep what they have and wait for aq_engine_set_stages */
     uint64_t n_window, rows_read, rows_gen; /* since start */
-    uint64_t here_us;                       /* since start: this PC's layers at work */
+    uint32_t n_disk; /* chats of this model in the folder for parked ones, and the folder's bytes */
+    uint64_t disk_bytes;
+    uint64_t here_us; /* since start: this PC's layers at work */
 } aq_engine_stats;
 void aq_engine_get_stats(const aq_engine *, aq_engine_stats *ret);
 
@@ -362,9 +377,7 @@ enum {
 typedef struct aq_req_in { /* copied by aq_submit */
     /** An OpenAI-shaped array, strict, order kept. Roles: system, developer (read as system), user, assistant, tool. content: a
      * text, or parts of type text (joined by newlines); for assistant also null. tool_calls: arguments as JSON text or object.
-     * reasoning_content: earlier thinking, shown to the model where its template has a place for it. An assistant message may
-     * carry `raw`: the text that was sampled, which then stands for its rendering. Answers of this engine need none: it knows
-     * them by the ids of their calls, or else by their content, and reads them as the tokens they were. */
+     * reasoning_content: earlier thinking, shown to the model where its template has a place for it. */
     const char *messages_json;
     const char
         *tools_json; /* OpenAI-shaped array [{"type":"function","function":{…}}]; NULL = none */
@@ -411,6 +424,7 @@ typedef struct aq_usage {
     /* of prompt_us and gen_us: stages on other PCs by their own clocks, and the way there. Windows
      * overlap while a prompt is read, so that these may add up to more than it took. */
     int64_t prompt_worker_us, prompt_net_us, gen_worker_us, gen_net_us;
+    uint32_t draft_tok, draft_ok_tok; /* guessed ahead and checked; those of them that were right */
 } aq_usage;
 typedef struct aq_event {
     uint32_t kind, n_bytes, n_top;
@@ -427,8 +441,9 @@ typedef struct aq_event {
 } aq_event;
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
  * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text;
- * what of a schema is not supported, by its place; calls with a model whose template knows none; today
- * any schema, REQUIRED and NAMED), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
+ * what of a
+ * schema is not supported, by its place and name; under AUTO a tool's schema that is not supported only lets its calls go unchecked,
+ * with a line in the log), LIMIT (a chat too long for the context: both numbers; a schema too large), NOMEM, BUSY (queue full),
  * CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;
@@ -459,9 +474,10 @@ AQ_CLEANUP_FUNC(aq_eval *, aq_eval_free)
  * after the final norm. Either may be NULL. */
 int aq_eval_rows(aq_eval *, const int32_t *tok, uint32_t n, bool last_only, float *ret_logits,
                  float *ret_hidden, aq_err *) AQ_MUST;
-/** The draft head: tokens tok[i] at positions pos0 + i with the hidden rows of the positions before them; logits [n][n_vocab]. */
+/** The draft head: tokens tok[i] at positions pos0 + i with the hidden rows of the positions before them; logits [n][n_vocab], and its
+ * own hidden rows [n][n_embd], from which it may go on. Either may be NULL. */
 int aq_eval_draft(aq_eval *, const int32_t *tok, const float *hidden, uint32_t n, uint32_t pos0,
-                  float *ret_logits, aq_err *) AQ_MUST;
+                  float *ret_logits, float *ret_hidden, aq_err *) AQ_MUST;
 int aq_eval_keep(aq_eval *, uint32_t n_tok, aq_err *) AQ_MUST;
 uint64_t aq_eval_weight_bytes(const aq_eval *);
 
