@@ -19,8 +19,11 @@ struct _AqApplication {
     AqEngineHost *host;
     AqModelLibrary *library;
     AqChats *chats;
+    AqPoolHost *pool;
+    gboolean pool_splits; /* it starts one */
     GSettings *settings;
-    char *ask; /* once the model is there */
+    char *ask;        /* once the model is there */
+    char *chats_file; /* instead of the usual one, or NULL */
     double temperature;
     int status;
 };
@@ -48,9 +51,11 @@ static void open_path(AqApplication *self, const char *path)
     aq_engine_host_load(self->host, path);
 }
 
-/* What was used last, else the guide model. */
+/* What was used last, else the guide model; unless the pool takes up a split of before. */
 static void open_first(AqApplication *self)
 {
+    if (self->pool_splits)
+        return;
     g_autofree char *last =
         self->settings ? g_settings_get_string(self->settings, "last-model") : NULL;
     const char *guide = aq_paths_guide();
@@ -164,6 +169,8 @@ static void aq_application_window_removed(GtkApplication *app, GtkWindow *window
         g_application_hold(G_APPLICATION(app));
         g_signal_handlers_disconnect_by_data(self->host, self);
         g_application_hold(G_APPLICATION(app));
+        aq_pool_host_close(self->pool);
+        g_clear_object(&self->pool);
         aq_chats_close(self->chats, part_closed, g_object_ref(app));
         aq_engine_host_close(self->host, part_closed, g_object_ref(app));
         g_clear_object(&self->chats);
@@ -182,10 +189,16 @@ static AqWindow *present(AqApplication *self, gboolean keep_chats, gboolean *ret
         self->host = aq_engine_host_new(aq_paths_cpu());
         self->library = aq_model_library_new(self->host, aq_paths_models(), aq_paths_guide());
         g_signal_connect_swapped(self->host, "changed", G_CALLBACK(on_host_changed), self);
-        g_autoptr(AqChatStore) store = aq_chat_store_new(keep_chats ? aq_paths_chats() : NULL);
+        const char *file = self->chats_file ? self->chats_file : aq_paths_chats();
+        g_autoptr(AqChatStore) store =
+            aq_chat_store_new(keep_chats || self->chats_file ? file : NULL);
         self->chats = aq_chats_new(self->host, store, self->temperature);
         window = aq_window_new(GTK_APPLICATION(self), self->host, self->library, self->chats,
                                self->settings, aq_paths_models());
+        self->pool =
+            aq_pool_host_new(self->host, aq_paths_pool(), aq_paths_models(), aq_paths_guide());
+        aq_window_set_pool(window, self->pool, self->library);
+        self->pool_splits = aq_pool_host_start(self->pool);
     }
     return window;
 }
@@ -222,6 +235,8 @@ static const GOptionEntry options[] = {
     {"shot-file", 0, 0, G_OPTION_ARG_FILENAME, NULL, N_("File for the picture"), N_("FILE")},
     {"size", 0, 0, G_OPTION_ARG_STRING, NULL, N_("Size of the window in this run"),
      N_("WIDTHxHEIGHT")},
+    {"chats", 0, 0, G_OPTION_ARG_FILENAME, NULL, N_("Keep the chats of this run in FILE"),
+     N_("FILE")},
     {"version", 0, 0, G_OPTION_ARG_NONE, NULL, N_("Show the version and end"), NULL},
     {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, NULL, NULL, N_("[FILE]")},
     {NULL},
@@ -285,7 +300,7 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
     AqApplication *self = AQ_APPLICATION(app);
     GVariantDict *dict = g_application_command_line_get_options_dict(line);
     const char *model = NULL, *ask = NULL, *page = NULL, *shot_file = NULL, *size = NULL,
-               *temp = NULL;
+               *temp = NULL, *chats = NULL;
     g_autofree const char **rest = NULL;
     gboolean made;
 
@@ -300,6 +315,10 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
     if (!model && rest)
         model = rest[0];
 
+    if (g_variant_dict_lookup(dict, "chats", "^&ay", &chats)) {
+        g_free(self->chats_file);
+        self->chats_file = path_of(line, chats);
+    }
     /* A picture neither shows the user's chats nor adds to them. */
     AqWindow *window = present(self, page == NULL, &made);
     if (size) {
@@ -323,7 +342,7 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
     gtk_window_present(GTK_WINDOW(window));
     if (page && made) {
         g_autofree char *file = path_of(line, shot_file);
-        aq_shot_start(window, self->host, page, file, ask, &self->status);
+        aq_shot_start(window, self->host, page, file, ask, chats != NULL, &self->status);
     }
     return 0;
 }
@@ -346,11 +365,13 @@ static void aq_application_startup(GApplication *app)
 static void aq_application_finalize(GObject *object)
 {
     AqApplication *self = AQ_APPLICATION(object);
+    g_clear_object(&self->pool);
     g_clear_object(&self->library);
     g_clear_object(&self->chats);
     g_clear_object(&self->host);
     g_clear_object(&self->settings);
     g_free(self->ask);
+    g_free(self->chats_file);
     G_OBJECT_CLASS(aq_application_parent_class)->finalize(object);
 }
 

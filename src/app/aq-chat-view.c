@@ -9,12 +9,20 @@
 #include "aq-message-row.h"
 
 #define NEAR_END_PX 60
+/* Rows that a chat opens with, that Load Earlier adds, that are made in one frame, and that there are at most. */
+#define ROWS_FIRST 40
+#define ROWS_MORE 50
+#define ROWS_FRAME 4
+#define ROWS_MAX 200
 
 struct _AqChatView {
     AdwBin parent;
-    GtkWidget *stack, *empty_page, *scrolled, *list, *entry, *placeholder, *send, *stop;
+    GtkWidget *stack, *empty_page, *scrolled, *earlier, *list, *entry, *placeholder, *send, *stop;
     AqChat *chat;
     gboolean at_end;
+    GtkSliceListModel *slice; /* the messages that have rows: from its offset to the end */
+    guint rows_wanted, rows_tick;
+    double keep_from_end; /* pixels: rows are being put in above; 0 = not */
     guint scroll_tick, show_tick;
     gint64 show_id; /* message to scroll to, or 0 */
 };
@@ -40,7 +48,6 @@ static void update(AqChatView *self)
     gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.send",
                                   can && !busy && !blank && aq_chat_get_loaded(self->chat));
     gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.stop", busy);
-    gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.ask-again", can && !busy);
     gtk_widget_set_visible(self->send, !busy);
     gtk_widget_set_visible(self->stop, busy);
     gtk_widget_set_tooltip_text(self->send, can ? _("Send") : _("No model is loaded"));
@@ -77,11 +84,9 @@ static void stop(GtkWidget *widget, const char *action, GVariant *parameter)
     aq_chat_stop(AQ_CHAT_VIEW(widget)->chat);
 }
 
-static void ask_again(GtkWidget *widget, const char *action, GVariant *parameter)
+static void focus_entry(GtkWidget *widget, const char *action, GVariant *parameter)
 {
-    AqChatView *self = AQ_CHAT_VIEW(widget);
-    if (aq_chat_ask_again(self->chat))
-        self->at_end = TRUE;
+    gtk_widget_grab_focus(AQ_CHAT_VIEW(widget)->entry);
 }
 
 static gboolean on_key(GtkEventControllerKey *controller, guint keyval, guint keycode,
@@ -102,6 +107,10 @@ static gboolean on_key(GtkEventControllerKey *controller, guint keyval, guint ke
 static void on_scrolled(AqChatView *self)
 {
     GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
+    /* Rows above are still being put in, and nobody has scrolled away from where they were. */
+    if (self->keep_from_end > 0 && (self->scroll_tick || self->rows_tick))
+        return;
+    self->keep_from_end = 0;
     self->at_end = gtk_adjustment_get_value(adj) + gtk_adjustment_get_page_size(adj) >=
                    gtk_adjustment_get_upper(adj) - NEAR_END_PX;
 }
@@ -110,18 +119,72 @@ static gboolean scroll_to_end(GtkWidget *widget, GdkFrameClock *clock, gpointer 
 {
     AqChatView *self = AQ_CHAT_VIEW(widget);
     GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
+    double from_end = self->at_end ? gtk_adjustment_get_page_size(adj) : self->keep_from_end;
     self->scroll_tick = 0;
-    gtk_adjustment_set_value(adj,
-                             gtk_adjustment_get_upper(adj) - gtk_adjustment_get_page_size(adj));
+    gtk_adjustment_set_value(adj, gtk_adjustment_get_upper(adj) - from_end);
     return G_SOURCE_REMOVE;
 }
 
 /* Called while the viewport is laid out, which takes no other position then: scroll in the next frame. */
 static void on_resized(AqChatView *self)
 {
-    if (self->at_end && !self->scroll_tick)
+    if ((self->at_end || self->keep_from_end > 0) && !self->scroll_tick)
         self->scroll_tick =
             gtk_widget_add_tick_callback(GTK_WIDGET(self), scroll_to_end, NULL, NULL);
+}
+
+/* ---- which messages have rows --------------------------------------------------------------- */
+
+static void update_earlier(AqChatView *self)
+{
+    gtk_widget_set_visible(self->earlier,
+                           gtk_slice_list_model_get_offset(self->slice) > 0 && !self->rows_tick);
+}
+
+/* A few more above in each frame, until there are as many as wanted. */
+static gboolean add_rows(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
+{
+    AqChatView *self = AQ_CHAT_VIEW(widget);
+    guint offset = gtk_slice_list_model_get_offset(self->slice);
+    guint live = g_list_model_get_n_items(G_LIST_MODEL(self->slice));
+    if (offset && live < self->rows_wanted) {
+        guint more = MIN(MIN(ROWS_FRAME, offset), self->rows_wanted - live);
+        gtk_slice_list_model_set_offset(self->slice, offset - more);
+        return G_SOURCE_CONTINUE;
+    }
+    self->rows_tick = 0;
+    update_earlier(self);
+    return G_SOURCE_REMOVE;
+}
+
+static void want_rows(AqChatView *self, guint n)
+{
+    self->rows_wanted = n;
+    if (!self->rows_tick)
+        self->rows_tick = gtk_widget_add_tick_callback(GTK_WIDGET(self), add_rows, NULL, NULL);
+    update_earlier(self);
+}
+
+static void on_earlier(AqChatView *self)
+{
+    GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
+    self->at_end = FALSE;
+    self->keep_from_end = gtk_adjustment_get_upper(adj) - gtk_adjustment_get_value(adj);
+    want_rows(self, g_list_model_get_n_items(G_LIST_MODEL(self->slice)) + ROWS_MORE);
+}
+
+/* The branch in view is another, or longer. */
+static void fit_rows(AqChatView *self)
+{
+    guint n = g_list_model_get_n_items(aq_chat_get_messages(self->chat));
+    guint offset = gtk_slice_list_model_get_offset(self->slice), live = n - MIN(n, offset);
+    if (offset >= n)
+        gtk_slice_list_model_set_offset(self->slice, n - MIN(n, ROWS_FRAME));
+    else if (live > MAX(ROWS_MAX, self->rows_wanted))
+        gtk_slice_list_model_set_offset(self->slice, n - (ROWS_MAX - ROWS_MORE));
+    if (live < self->rows_wanted)
+        want_rows(self, self->rows_wanted);
+    update_earlier(self);
 }
 
 /* ---- a message that was searched for -------------------------------------------------------- */
@@ -143,6 +206,12 @@ static gboolean show_message(GtkWidget *widget, GdkFrameClock *clock, gpointer u
 {
     AqChatView *self = AQ_CHAT_VIEW(widget);
     int at = position_of(self, self->show_id);
+    if (at >= 0 && (guint)at < gtk_slice_list_model_get_offset(self->slice)) {
+        guint n = g_list_model_get_n_items(aq_chat_get_messages(self->chat));
+        want_rows(self, n - (guint)at + 5);
+        return G_SOURCE_CONTINUE;
+    }
+    at -= (int)gtk_slice_list_model_get_offset(self->slice);
     GtkListBoxRow *row =
         at >= 0 ? gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->list), at) : NULL;
     graphene_point_t p;
@@ -174,13 +243,13 @@ static void on_loaded(AqChatView *self)
 
 static GtkWidget *create_row(gpointer item, gpointer user)
 {
-    return GTK_WIDGET(aq_message_row_new(item));
+    return GTK_WIDGET(aq_message_row_new(AQ_CHAT_VIEW(user)->chat, item));
 }
 
 static void on_items_changed(AqChatView *self)
 {
     GtkListBoxRow *row;
-    guint n = g_list_model_get_n_items(aq_chat_get_messages(self->chat));
+    guint n = g_list_model_get_n_items(G_LIST_MODEL(self->slice));
     for (guint i = n > 3 ? n - 3 : 0; i < n; i++)
         if ((row = gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->list), (int)i)))
             aq_message_row_set_last(AQ_MESSAGE_ROW(row), i == n - 1);
@@ -200,6 +269,7 @@ static void aq_chat_view_dispose(GObject *object)
 {
     AqChatView *self = AQ_CHAT_VIEW(object);
     gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_CHAT_VIEW);
+    g_clear_object(&self->slice);
     g_clear_object(&self->chat);
     G_OBJECT_CLASS(aq_chat_view_parent_class)->dispose(object);
 }
@@ -213,14 +283,16 @@ static void aq_chat_view_class_init(AqChatViewClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqChatView, stack);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, empty_page);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, scrolled);
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, earlier);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, list);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, entry);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, placeholder);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, send);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, stop);
+    gtk_widget_class_bind_template_callback(widget_class, on_earlier);
     gtk_widget_class_install_action(widget_class, "chat.send", NULL, send);
     gtk_widget_class_install_action(widget_class, "chat.stop", NULL, stop);
-    gtk_widget_class_install_action(widget_class, "chat.ask-again", NULL, ask_again);
+    gtk_widget_class_install_action(widget_class, "chat.focus-entry", NULL, focus_entry);
 }
 
 static void aq_chat_view_init(AqChatView *self)
@@ -246,9 +318,17 @@ AqChatView *aq_chat_view_new(AqChat *chat)
     AqChatView *self = g_object_new(AQ_TYPE_CHAT_VIEW, NULL);
     self->chat = g_object_ref(chat);
     GListModel *messages = aq_chat_get_messages(chat);
-    gtk_list_box_bind_model(GTK_LIST_BOX(self->list), messages, create_row, NULL, NULL);
-    g_signal_connect_object(messages, "items-changed", G_CALLBACK(on_items_changed), self,
+    guint n = g_list_model_get_n_items(messages);
+    self->rows_wanted = ROWS_FIRST;
+    self->slice =
+        gtk_slice_list_model_new(g_object_ref(messages), n - MIN(n, ROWS_FRAME), G_MAXUINT / 2);
+    gtk_list_box_bind_model(GTK_LIST_BOX(self->list), G_LIST_MODEL(self->slice), create_row, self,
+                            NULL);
+    g_signal_connect_object(self->slice, "items-changed", G_CALLBACK(on_items_changed), self,
                             G_CONNECT_SWAPPED);
+    g_signal_connect_object(messages, "items-changed", G_CALLBACK(fit_rows), self,
+                            G_CONNECT_SWAPPED);
+    fit_rows(self);
     g_signal_connect_object(chat, "notify", G_CALLBACK(update), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(aq_chat_get_host(chat), "changed", G_CALLBACK(update), self,
                             G_CONNECT_SWAPPED);

@@ -11,7 +11,7 @@ G_BEGIN_DECLS
 #define AQ_TYPE_CHAT_VIEW (aq_chat_view_get_type())
 G_DECLARE_FINAL_TYPE(AqChatView, aq_chat_view, AQ, CHAT_VIEW, AdwBin)
 
-/** One chat: messages and the field to write in. Actions chat.send, chat.stop, chat.ask-again. */
+/** One chat: messages and the field to write in. Actions chat.send, chat.stop. */
 AqChatView *aq_chat_view_new(AqChat *chat);
 AqChat *aq_chat_view_get_chat(AqChatView *self);
 void aq_chat_view_focus_entry(AqChatView *self);

@@ -289,6 +289,39 @@ void aq_chat_end(AqChat *self)
     let_go(self);
 }
 
+static void touch(AqChat *self)
+{
+    self->changed_us = g_get_real_time();
+    g_signal_emit(self, signal_changed, 0);
+}
+
+static void start(AqChat *self, AqEngineSlot *slot, const char *json, AqMessage *answer)
+{
+    self->answer = g_object_ref(answer);
+    g_signal_connect_object(answer, "changed", G_CALLBACK(on_answer_changed), self,
+                            G_CONNECT_SWAPPED);
+    const AqReplyIn in = {
+        .messages_json = json,
+        .continued = aq_message_get_text(answer, NULL),
+        .sampling = {.temp = (float)self->temperature,
+                     .top_k = 40,
+                     .top_p = 0.95f,
+                     .min_p = 0.05f,
+                     .repeat_penalty = 1},
+    };
+    self->reply = aq_reply_start(slot, &in, answer, reply_ended, self);
+    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_BUSY]);
+}
+
+static void refuse(AqChat *self, AqEngineSlot *slot, AqMessage *answer)
+{
+    aq_err err;
+    aq_fail(&err, slot ? AQ_E_LIMIT : AQ_E_GONE, "%s",
+            slot ? _("The chat is too long: start a new one") : _("No model is loaded"));
+    aq_message_fail(answer, &err);
+    put_message(self, answer);
+}
+
 /* The question is the last message. */
 static gboolean ask(AqChat *self)
 {
@@ -300,25 +333,11 @@ static gboolean ask(AqChat *self)
     aq_message_set_model(answer, aq_engine_host_get_model_name(self->host));
     add_message(self, answer, self->leaf);
     if (!slot || !json) {
-        aq_err err;
-        aq_fail(&err, slot ? AQ_E_LIMIT : AQ_E_GONE, "%s",
-                slot ? _("The chat is too long: start a new one") : _("No model is loaded"));
-        aq_message_fail(answer, &err);
-        put_message(self, answer);
+        refuse(self, slot, answer);
         return FALSE;
     }
-    self->answer = g_object_ref(answer);
-    g_signal_connect_object(answer, "changed", G_CALLBACK(on_answer_changed), self,
-                            G_CONNECT_SWAPPED);
-    self->reply = aq_reply_start(slot, json, self->temperature, answer, reply_ended, self);
-    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_BUSY]);
+    start(self, slot, json, answer);
     return TRUE;
-}
-
-static void touch(AqChat *self)
-{
-    self->changed_us = g_get_real_time();
-    g_signal_emit(self, signal_changed, 0);
 }
 
 gboolean aq_chat_send(AqChat *self, const char *text)
@@ -340,18 +359,145 @@ gboolean aq_chat_send(AqChat *self, const char *text)
     return TRUE;
 }
 
-gboolean aq_chat_ask_again(AqChat *self)
+gboolean aq_chat_ask_again(AqChat *self, AqMessage *answer)
 {
-    g_return_val_if_fail(AQ_IS_CHAT(self), FALSE);
-    AqMessage *last = last_message(self);
-    if (self->reply || !last || !aq_engine_host_can_answer(self->host) ||
-        aq_message_get_role(last) != AQ_MESSAGE_ASSISTANT || !aq_message_get_parent(last))
+    g_return_val_if_fail(AQ_IS_CHAT(self) && AQ_IS_MESSAGE(answer), FALSE);
+    gint64 parent = aq_message_get_parent(answer);
+    if (self->reply || !aq_engine_host_can_answer(self->host) || !parent ||
+        aq_message_get_role(answer) != AQ_MESSAGE_ASSISTANT)
         return FALSE;
-    self->leaf = aq_message_get_parent(last);
-    forget_message(self, last);
+    g_autoptr(AqMessage) keep = g_object_ref(answer);
+    self->leaf = parent;
+    if (aq_message_get_state(answer) == AQ_MESSAGE_FAILED)
+        forget_message(self, answer);
     show_branch(self);
     ask(self);
     return TRUE;
+}
+
+gboolean aq_chat_edit(AqChat *self, AqMessage *question, const char *text)
+{
+    g_return_val_if_fail(AQ_IS_CHAT(self) && AQ_IS_MESSAGE(question) && text, FALSE);
+    g_autofree char *clean = g_strstrip(g_strdup(text));
+    if (self->reply || !aq_engine_host_can_answer(self->host) || !*clean ||
+        aq_message_get_role(question) != AQ_MESSAGE_USER)
+        return FALSE;
+    g_autoptr(AqMessage) another = aq_message_new(AQ_MESSAGE_USER, clean);
+    touch(self);
+    add_message(self, another, aq_message_get_parent(question));
+    ask(self);
+    return TRUE;
+}
+
+gboolean aq_chat_can_continue(AqChat *self)
+{
+    AqMessage *last = last_message(self);
+    AqMessageState state = last ? aq_message_get_state(last) : AQ_MESSAGE_DONE;
+    gsize n = 0;
+    if (last)
+        aq_message_get_text(last, &n);
+    return !self->reply && aq_engine_host_can_answer(self->host) && n > 0 &&
+           aq_message_get_role(last) == AQ_MESSAGE_ASSISTANT && aq_message_get_parent(last) &&
+           (state == AQ_MESSAGE_STOPPED || state == AQ_MESSAGE_FULL);
+}
+
+gboolean aq_chat_continue(AqChat *self)
+{
+    g_return_val_if_fail(AQ_IS_CHAT(self), FALSE);
+    if (!aq_chat_can_continue(self))
+        return FALSE;
+    guint n = g_list_model_get_n_items(G_LIST_MODEL(self->messages));
+    g_autoptr(AqEngineSlot) slot = aq_engine_host_ref_slot(self->host);
+    g_autofree char *json = aq_chat_to_json(self, n - 1);
+    AqMessage *last = last_message(self);
+    if (!slot || !json)
+        return FALSE;
+    aq_message_set_state(last, AQ_MESSAGE_WAITING);
+    start(self, slot, json, last);
+    return TRUE;
+}
+
+/* ---- versions ------------------------------------------------------------------------------- */
+
+guint aq_chat_get_branches(AqChat *self, AqMessage *message, guint *ret_at)
+{
+    gint64 parent = aq_message_get_parent(message);
+    guint n = 0;
+    *ret_at = 0;
+    for (guint i = 0; i < self->all->len; i++) {
+        AqMessage *m = self->all->pdata[i];
+        if (aq_message_get_parent(m) != parent)
+            continue;
+        if (m == message)
+            *ret_at = n;
+        n++;
+    }
+    return n;
+}
+
+/* The end of the newest branch from here on: numbers ascend, so one walk finds it. */
+static gint64 newest_below(AqChat *self, gint64 id)
+{
+    for (guint i = self->all->len; i-- > 0;) {
+        AqMessage *m = self->all->pdata[i];
+        for (AqMessage *up = m; up; up = message_of(self, aq_message_get_parent(up)))
+            if (aq_message_get_id(up) == id)
+                return aq_message_get_id(m);
+    }
+    return id;
+}
+
+void aq_chat_step_branch(AqChat *self, AqMessage *message, int by)
+{
+    g_return_if_fail(AQ_IS_CHAT(self) && AQ_IS_MESSAGE(message));
+    gint64 parent = aq_message_get_parent(message);
+    AqMessage *before = NULL, *other = NULL;
+    for (guint i = 0; i < self->all->len && !other; i++) {
+        AqMessage *m = self->all->pdata[i];
+        if (aq_message_get_parent(m) != parent)
+            continue;
+        if (by < 0 && m == message)
+            other = before;
+        else if (by > 0 && before == message)
+            other = m;
+        before = m;
+    }
+    if (self->reply || !other)
+        return;
+    self->leaf = newest_below(self, aq_message_get_id(other));
+    show_branch(self);
+    put_chat(self);
+}
+
+void aq_chat_delete_message(AqChat *self, AqMessage *message)
+{
+    g_return_if_fail(AQ_IS_CHAT(self) && AQ_IS_MESSAGE(message));
+    gint64 id = aq_message_get_id(message), parent = aq_message_get_parent(message);
+    if (self->reply || !message_of(self, id))
+        return;
+    g_autoptr(GHashTable) doomed = g_hash_table_new(g_int64_hash, g_int64_equal);
+    g_autoptr(GPtrArray) gone = g_ptr_array_new_with_free_func(g_object_unref);
+    g_autoptr(GArray) ids = g_array_sized_new(FALSE, FALSE, sizeof(gint64), self->all->len);
+    for (guint i = 0; i < self->all->len; i++) {
+        AqMessage *m = self->all->pdata[i];
+        gint64 above = aq_message_get_parent(m), own = aq_message_get_id(m);
+        if (own != id && !g_hash_table_contains(doomed, &above))
+            continue;
+        g_array_append_val(ids, own); /* sized, so that it does not move */
+        g_hash_table_add(doomed, &g_array_index(ids, gint64, ids->len - 1));
+        g_ptr_array_add(gone, g_object_ref(m));
+    }
+    for (guint i = 0; i < gone->len; i++)
+        forget_message(self, gone->pdata[i]);
+    /* What is left there: another version, else what was before. */
+    gint64 left = parent;
+    for (guint i = 0; i < self->all->len; i++)
+        if (aq_message_get_parent(self->all->pdata[i]) == parent)
+            left = aq_message_get_id(self->all->pdata[i]);
+    self->leaf = left ? newest_below(self, left) : 0;
+    show_branch(self);
+    put_chat(self);
+    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_EMPTY]);
 }
 
 void aq_chat_stop(AqChat *self)

@@ -33,8 +33,19 @@ AqEngineHost *aq_chat_get_host(AqChat *self);
 
 /** A question, and the answer to it. FALSE when that is not possible now: no model, an answer under way, nothing but white space. */
 gboolean aq_chat_send(AqChat *self, const char *text);
-/** Another answer to the last question; the one that is there becomes another branch, unless it failed. */
-gboolean aq_chat_ask_again(AqChat *self);
+/** Another answer in the place of this one, which stays as another branch, unless it failed. */
+gboolean aq_chat_ask_again(AqChat *self, AqMessage *answer);
+/** The question in other words, as another branch, and the answer to it. */
+gboolean aq_chat_edit(AqChat *self, AqMessage *question, const char *text);
+/** The last answer, if it was stopped or cut off, goes on where it ended. */
+gboolean aq_chat_can_continue(AqChat *self);
+gboolean aq_chat_continue(AqChat *self);
+/** The versions of a message: how many, and which one this is, from 0. */
+guint aq_chat_get_branches(AqChat *self, AqMessage *message, guint *ret_at);
+/** Show another version of the message, by +1 or -1, with what followed it last. */
+void aq_chat_step_branch(AqChat *self, AqMessage *message, int by);
+/** The message and all below it. */
+void aq_chat_delete_message(AqChat *self, AqMessage *message);
 void aq_chat_stop(AqChat *self);
 void aq_chat_set_temperature(AqChat *self, double temperature);
 /** The messages up to n as the engine takes them, `[{"role":…,"content":…},…]`; answers that failed are left out. Free it. */

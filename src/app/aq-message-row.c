@@ -1,72 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One message: blocks of text, below them what went wrong, what it cost, what can be done with it.
+/* One message: its text, below it what went wrong, what it cost, what can be done with it.
  *
- * The message may change many times between two frames; the row follows once per frame, and then lays out only its last block anew. */
+ * The message may change many times between two frames; the row follows at most RATE_HZ times a second, and then makes anew only what is
+ * different. A row that is not on screen follows when it comes into view. */
 #include "aq-message-row.h"
 
 #include <glib/gi18n.h>
 
 #include "aq-format.h"
+#include "aq-markdown-view.h"
+
+#define RATE_HZ 30
+#define FRAME_US 3000 /* of making widgets, in one frame, by all rows */
 
 struct _AqMessageRow {
     GtkListBoxRow parent;
-    GtkWidget *thinking, *thinking_label, *blocks, *wait, *wait_label, *failure, *failure_label,
-        *retry, *fresh, *foot, *again, *stats;
+    GtkWidget *thinking, *thinking_text, *text, *edit, *edit_text, *wait, *wait_label, *failure,
+        *failure_label, *retry, *fresh, *foot, *branch, *branch_label, *change, *again, *go_on,
+        *stats;
+    AqChat *chat;
     AqMessage *message;
-    GtkWidget *block;  /* the last one, or NULL */
-    gsize block_start; /* its first byte */
-    gsize shown, thinking_shown;
+    gint64 updated_us; /* frame time */
     guint tick;
-    gboolean last, was_running, unsaved;
+    gboolean last, was_running, unsaved, editing;
 };
 
 G_DEFINE_FINAL_TYPE(AqMessageRow, aq_message_row, GTK_TYPE_LIST_BOX_ROW)
 
-static GtkWidget *block_new(void)
+/* FALSE while there is more to show in the next frame. */
+static gboolean show_text(AqMessageRow *self, gboolean running)
 {
-    GtkWidget *w = gtk_label_new(NULL);
-    GtkLabel *label = GTK_LABEL(w);
-    gtk_label_set_wrap(label, TRUE);
-    gtk_label_set_wrap_mode(label, PANGO_WRAP_WORD_CHAR);
-    gtk_label_set_natural_wrap_mode(label, GTK_NATURAL_WRAP_WORD);
-    gtk_label_set_xalign(label, 0);
-    gtk_label_set_selectable(label, TRUE);
-    return w;
-}
-
-static void show_text(AqMessageRow *self)
-{
-    gsize n;
+    gsize n, n_think;
     const char *text = aq_message_get_text(self->message, &n);
-    if (n == self->shown)
-        return;
-    self->shown = n;
-    for (gsize from = self->block_start; from < n;) {
-        gsize end = aq_text_block_end(text, n, from), last = end;
-        if (!self->block) {
-            self->block = block_new();
-            self->block_start = from;
-            gtk_box_append(GTK_BOX(self->blocks), self->block);
-        }
-        while (last > from && text[last - 1] == '\n')
-            last--;
-        g_autofree char *part = g_strndup(text + from, last - from);
-        gtk_label_set_text(GTK_LABEL(self->block), part);
-        if (end < n)
-            self->block = NULL;
-        from = end;
-    }
-}
-
-static void show_thinking(AqMessageRow *self)
-{
-    gsize n;
-    const char *text = aq_message_get_thinking(self->message, &n);
-    gtk_widget_set_visible(self->thinking, n > 0);
-    if (n == self->thinking_shown)
-        return;
-    self->thinking_shown = n;
-    gtk_label_set_text(GTK_LABEL(self->thinking_label), text);
+    const char *think = aq_message_get_thinking(self->message, &n_think);
+    gtk_widget_set_visible(self->thinking, n_think > 0);
+    gtk_widget_set_visible(self->text, n > 0 && !self->editing);
+    gboolean all = aq_markdown_view_update(AQ_MARKDOWN_VIEW(self->text), text, n, running);
+    /* What nobody looks at is not laid out. */
+    if (n_think && gtk_expander_get_expanded(GTK_EXPANDER(self->thinking)))
+        all = aq_markdown_view_update(AQ_MARKDOWN_VIEW(self->thinking_text), think, n_think,
+                                      running) &&
+              all;
+    return all;
 }
 
 static char *stats_text(AqMessage *message)
@@ -82,7 +57,38 @@ static char *stats_text(AqMessage *message)
     return why ? g_strdup(why) : g_steal_pointer(&numbers);
 }
 
-static void update(AqMessageRow *self)
+static void show_branch(AqMessageRow *self)
+{
+    guint at, n = aq_chat_get_branches(self->chat, self->message, &at);
+    gtk_widget_set_visible(self->branch, n > 1);
+    if (n < 2)
+        return;
+    /* Translators: which of several versions of a message is shown */
+    g_autofree char *text = g_strdup_printf(_("%u/%u"), at + 1, n);
+    gtk_label_set_text(GTK_LABEL(self->branch_label), text);
+}
+
+static void update_actions(AqMessageRow *self)
+{
+    GtkWidget *w = GTK_WIDGET(self);
+    AqMessageState state = aq_message_get_state(self->message);
+    gboolean answer = aq_message_get_role(self->message) == AQ_MESSAGE_ASSISTANT;
+    gboolean idle = !aq_chat_get_busy(self->chat);
+    gboolean can = idle && aq_engine_host_can_answer(aq_chat_get_host(self->chat));
+    guint at, n = aq_chat_get_branches(self->chat, self->message, &at);
+    gtk_widget_action_set_enabled(w, "message.edit", can && !answer);
+    gtk_widget_action_set_enabled(w, "message.again", can && answer);
+    gtk_widget_action_set_enabled(w, "message.continue",
+                                  can && self->last && aq_chat_can_continue(self->chat));
+    gtk_widget_action_set_enabled(w, "message.delete", idle);
+    gtk_widget_action_set_enabled(w, "message.previous", idle && n > 1 && at > 0);
+    gtk_widget_action_set_enabled(w, "message.next", idle && n > 1 && at + 1 < n);
+    gtk_widget_set_visible(self->go_on,
+                           self->last && (state == AQ_MESSAGE_STOPPED || state == AQ_MESSAGE_FULL));
+}
+
+/* FALSE while there is more to show in the next frame. */
+static gboolean update(AqMessageRow *self)
 {
     AqMessage *m = self->message;
     AqMessageState state = aq_message_get_state(m);
@@ -90,9 +96,7 @@ static void update(AqMessageRow *self)
     gboolean running = aq_message_is_running(m);
     gboolean failed = state == AQ_MESSAGE_FAILED;
 
-    show_text(self);
-    show_thinking(self);
-    gtk_widget_set_visible(self->blocks, self->shown > 0);
+    gboolean all = show_text(self, running);
     gtk_widget_set_visible(self->wait, state == AQ_MESSAGE_WAITING);
     if (state == AQ_MESSAGE_WAITING) {
         g_autofree char *wait = aq_message_describe_wait(m);
@@ -109,8 +113,11 @@ static void update(AqMessageRow *self)
         gtk_widget_set_visible(self->retry, self->last && !too_long);
         gtk_widget_set_visible(self->fresh, too_long);
     }
-    gtk_widget_set_visible(self->foot, answer && !running && !failed);
-    gtk_widget_set_visible(self->again, self->last);
+    gtk_widget_set_visible(self->foot, !running && !failed && !self->editing);
+    gtk_widget_set_visible(self->again, answer);
+    gtk_widget_set_visible(self->change, !answer);
+    show_branch(self);
+    update_actions(self);
     g_autofree char *stats = stats_text(m);
     gtk_label_set_text(GTK_LABEL(self->stats), stats ? stats : "");
     gtk_widget_set_visible(self->stats, stats != NULL);
@@ -132,13 +139,42 @@ static void update(AqMessageRow *self)
                                 failed ? _("The answer failed") : _("The answer is complete"),
                                 GTK_ACCESSIBLE_ANNOUNCEMENT_PRIORITY_MEDIUM);
     self->was_running = running;
+    return all;
+}
+
+/* All rows share what a frame may take: TRUE when it has been taken. */
+static gboolean frame_spent(GdkFrameClock *clock, gint64 add_us)
+{
+    typedef struct {
+        gint64 frame, spent_us;
+    } Spent;
+    Spent *spent = g_object_get_data(G_OBJECT(clock), "aq-spent");
+    if (!spent) {
+        spent = g_new0(Spent, 1);
+        g_object_set_data_full(G_OBJECT(clock), "aq-spent", spent, g_free);
+    }
+    gint64 frame = gdk_frame_clock_get_frame_counter(clock);
+    if (spent->frame != frame)
+        *spent = (Spent){.frame = frame};
+    spent->spent_us += add_us;
+    return spent->spent_us > FRAME_US;
 }
 
 static gboolean on_frame(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
 {
     AqMessageRow *self = AQ_MESSAGE_ROW(widget);
+    gint64 now = gdk_frame_clock_get_frame_time(clock);
+    if (frame_spent(clock, 0))
+        return G_SOURCE_CONTINUE;
+    if (now - self->updated_us < G_USEC_PER_SEC / RATE_HZ && now >= self->updated_us)
+        return G_SOURCE_CONTINUE;
+    self->updated_us = now;
+    gint64 begin = g_get_monotonic_time();
+    gboolean all = update(self);
+    frame_spent(clock, g_get_monotonic_time() - begin);
+    if (!all)
+        return G_SOURCE_CONTINUE;
     self->tick = 0;
-    update(self);
     return G_SOURCE_REMOVE;
 }
 
@@ -152,13 +188,134 @@ static void on_changed(AqMessageRow *self)
 static void aq_message_row_map(GtkWidget *widget)
 {
     GTK_WIDGET_CLASS(aq_message_row_parent_class)->map(widget);
-    update(AQ_MESSAGE_ROW(widget));
+    on_changed(AQ_MESSAGE_ROW(widget));
 }
 
-static void on_copy(AqMessageRow *self)
+static void on_expanded(AqMessageRow *self)
 {
-    gdk_clipboard_set_text(gtk_widget_get_clipboard(GTK_WIDGET(self)),
-                           aq_message_get_text(self->message, NULL));
+    on_changed(self);
+}
+
+/* ---- actions -------------------------------------------------------------------------------- */
+
+static void copy_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    gdk_clipboard_set_text(gtk_widget_get_clipboard(widget),
+                           aq_message_get_text(AQ_MESSAGE_ROW(widget)->message, NULL));
+    gtk_accessible_announce(GTK_ACCESSIBLE(widget), _("Copied"),
+                            GTK_ACCESSIBLE_ANNOUNCEMENT_PRIORITY_LOW);
+}
+
+/* What takes rows away happens when the button that asked for it is done. */
+typedef struct {
+    AqChat *chat;
+    AqMessage *message;
+    int kind; /* -1, 1: another version; 0: ask again */
+} Later;
+
+static void do_later(gpointer user)
+{
+    Later *later = user;
+    if (later->kind)
+        aq_chat_step_branch(later->chat, later->message, later->kind);
+    else
+        aq_chat_ask_again(later->chat, later->message);
+    g_object_unref(later->chat);
+    g_object_unref(later->message);
+    g_free(later);
+}
+
+static void ask_later(GtkWidget *widget, int kind)
+{
+    AqMessageRow *self = AQ_MESSAGE_ROW(widget);
+    Later *later = g_new0(Later, 1);
+    later->chat = g_object_ref(self->chat);
+    later->message = g_object_ref(self->message);
+    later->kind = kind;
+    /* The row may go: the focus is where it stays. */
+    gtk_widget_activate_action(widget, "chat.focus-entry", NULL);
+    g_idle_add_once(do_later, later);
+}
+
+static void again_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    ask_later(widget, 0);
+}
+
+static void continue_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    aq_chat_continue(AQ_MESSAGE_ROW(widget)->chat);
+}
+
+static void previous_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    ask_later(widget, -1);
+}
+
+static void next_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    ask_later(widget, 1);
+}
+
+static void set_editing(AqMessageRow *self, gboolean editing)
+{
+    self->editing = editing;
+    gtk_widget_set_visible(self->edit, editing);
+    update(self);
+    if (editing) {
+        gtk_text_buffer_set_text(gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->edit_text)),
+                                 aq_message_get_text(self->message, NULL), -1);
+        gtk_widget_grab_focus(self->edit_text);
+    }
+}
+
+static void edit_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    set_editing(AQ_MESSAGE_ROW(widget), TRUE);
+}
+
+static void on_edit_cancel(AqMessageRow *self)
+{
+    set_editing(self, FALSE);
+}
+
+static void on_edit_done(AqMessageRow *self)
+{
+    GtkTextBuffer *buffer = gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->edit_text));
+    g_autoptr(AqMessage) message = g_object_ref(self->message);
+    g_autoptr(AqChat) chat = g_object_ref(self->chat);
+    GtkTextIter start, end;
+    gtk_text_buffer_get_bounds(buffer, &start, &end);
+    g_autofree char *text = gtk_text_buffer_get_text(buffer, &start, &end, FALSE);
+    set_editing(self, FALSE);
+    gtk_widget_activate_action(GTK_WIDGET(self), "chat.focus-entry", NULL);
+    aq_chat_edit(chat, message, text);
+}
+
+static void delete_answered(AdwAlertDialog *dialog, const char *response, AqMessageRow *self)
+{
+    if (!g_str_equal(response, "delete") || !self->chat)
+        return;
+    gtk_widget_activate_action(GTK_WIDGET(self), "chat.focus-entry", NULL);
+    aq_chat_delete_message(self->chat, self->message);
+}
+
+static void delete_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AdwDialog *dialog = adw_alert_dialog_new(
+        _("Delete From Here?"),
+        _("This message and all that follow it will be deleted, with their other versions."));
+    AdwAlertDialog *alert = ADW_ALERT_DIALOG(dialog);
+    adw_alert_dialog_add_responses(alert, "cancel", _("_Cancel"), "delete", _("_Delete"), NULL);
+    adw_alert_dialog_set_response_appearance(alert, "delete", ADW_RESPONSE_DESTRUCTIVE);
+    adw_alert_dialog_set_close_response(alert, "cancel");
+    g_signal_connect_object(alert, "response", G_CALLBACK(delete_answered), widget, 0);
+    adw_dialog_present(dialog, widget);
+}
+
+AqMessage *aq_message_row_get_message(AqMessageRow *self)
+{
+    return self->message;
 }
 
 void aq_message_row_set_last(AqMessageRow *self, gboolean last)
@@ -167,7 +324,7 @@ void aq_message_row_set_last(AqMessageRow *self, gboolean last)
     if (self->last == last)
         return;
     self->last = last;
-    update(self);
+    on_changed(self);
 }
 
 static void aq_message_row_dispose(GObject *object)
@@ -177,6 +334,7 @@ static void aq_message_row_dispose(GObject *object)
         gtk_widget_remove_tick_callback(GTK_WIDGET(self), self->tick);
     self->tick = 0;
     g_clear_object(&self->message);
+    g_clear_object(&self->chat);
     gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_MESSAGE_ROW);
     G_OBJECT_CLASS(aq_message_row_parent_class)->dispose(object);
 }
@@ -186,11 +344,14 @@ static void aq_message_row_class_init(AqMessageRowClass *klass)
     GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
     G_OBJECT_CLASS(klass)->dispose = aq_message_row_dispose;
     widget_class->map = aq_message_row_map;
+    g_type_ensure(AQ_TYPE_MARKDOWN_VIEW);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-message-row.ui");
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, thinking);
-    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, thinking_label);
-    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, blocks);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, thinking_text);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, text);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, edit);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, edit_text);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, wait);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, wait_label);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, failure);
@@ -198,9 +359,22 @@ static void aq_message_row_class_init(AqMessageRowClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, retry);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, fresh);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, foot);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, branch);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, branch_label);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, change);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, again);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, go_on);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, stats);
-    gtk_widget_class_bind_template_callback(widget_class, on_copy);
+    gtk_widget_class_bind_template_callback(widget_class, on_expanded);
+    gtk_widget_class_bind_template_callback(widget_class, on_edit_cancel);
+    gtk_widget_class_bind_template_callback(widget_class, on_edit_done);
+    gtk_widget_class_install_action(widget_class, "message.copy", NULL, copy_action);
+    gtk_widget_class_install_action(widget_class, "message.edit", NULL, edit_action);
+    gtk_widget_class_install_action(widget_class, "message.again", NULL, again_action);
+    gtk_widget_class_install_action(widget_class, "message.continue", NULL, continue_action);
+    gtk_widget_class_install_action(widget_class, "message.delete", NULL, delete_action);
+    gtk_widget_class_install_action(widget_class, "message.previous", NULL, previous_action);
+    gtk_widget_class_install_action(widget_class, "message.next", NULL, next_action);
 }
 
 static void aq_message_row_init(AqMessageRow *self)
@@ -208,19 +382,25 @@ static void aq_message_row_init(AqMessageRow *self)
     gtk_widget_init_template(GTK_WIDGET(self));
 }
 
-AqMessageRow *aq_message_row_new(AqMessage *message)
+AqMessageRow *aq_message_row_new(AqChat *chat, AqMessage *message)
 {
     AqMessageRow *self = g_object_new(AQ_TYPE_MESSAGE_ROW, NULL);
     gboolean user = aq_message_get_role(message) == AQ_MESSAGE_USER;
+    self->chat = g_object_ref(chat);
     self->message = g_object_ref(message);
     self->was_running = aq_message_is_running(message);
+    aq_markdown_view_set_plain(AQ_MARKDOWN_VIEW(self->thinking_text), TRUE);
     if (user) {
-        gtk_widget_add_css_class(self->blocks, "message-question");
-        gtk_widget_set_halign(self->blocks, GTK_ALIGN_END);
+        aq_markdown_view_set_plain(AQ_MARKDOWN_VIEW(self->text), TRUE);
+        gtk_widget_add_css_class(self->text, "message-question");
+        gtk_widget_set_halign(self->text, GTK_ALIGN_END);
+        gtk_widget_set_halign(self->foot, GTK_ALIGN_END);
     }
     gtk_accessible_update_property(GTK_ACCESSIBLE(self), GTK_ACCESSIBLE_PROPERTY_LABEL,
                                    user ? _("Question") : _("Answer"), -1);
     g_signal_connect_object(message, "changed", G_CALLBACK(on_changed), self, G_CONNECT_SWAPPED);
-    update(self);
+    g_signal_connect_object(chat, "notify::busy", G_CALLBACK(on_changed), self, G_CONNECT_SWAPPED);
+    g_signal_connect_object(aq_chat_get_host(chat), "changed", G_CALLBACK(update_actions), self,
+                            G_CONNECT_SWAPPED);
     return self;
 }

@@ -21,10 +21,11 @@ struct _AqReply {
     gatomicrefcount ref; /* the owner; the worker while it submits */
     AqEngineSlot *slot;
     AqMessage *message;
-    char *messages_json;
-    double temperature;
+    char *messages_json, *vars_json, *continued;
+    AqReplyIn in; /* with the strings above */
     int wake_fd;
     guint wake_source, progress_timer;
+    gulong end_handler; /* of the host's "end-answers" */
     aq_req *req;
     aq_err err; /* of the submit */
     gboolean stopped;
@@ -49,6 +50,8 @@ static void reply_unref(AqReply *reply)
     g_clear_pointer(&reply->slot, aq_engine_slot_unref);
     g_clear_object(&reply->message);
     g_free(reply->messages_json);
+    g_free(reply->vars_json);
+    g_free(reply->continued);
     aq_fd_close_p(&reply->wake_fd);
     g_free(reply);
 }
@@ -57,6 +60,7 @@ static void quiet(AqReply *reply)
 {
     g_clear_handle_id(&reply->wake_source, g_source_remove);
     g_clear_handle_id(&reply->progress_timer, g_source_remove);
+    g_clear_signal_handler(&reply->end_handler, aq_engine_slot_get_host(reply->slot));
 }
 
 static void end(AqReply *reply)
@@ -137,20 +141,38 @@ static gboolean progress_tick(gpointer user)
     return G_SOURCE_CONTINUE;
 }
 
+/* To go on with an answer the prompt is given as tokens, what it says already behind those of the question. */
+static int continue_from(AqReply *reply, aq_req_in *in, aq_toks *toks)
+{
+    const aq_model *model = aq_engine_slot_get_model(reply->slot);
+    int rc = aq_chat_prompt(model, in, NULL, toks, &reply->err);
+    if (rc < 0)
+        return rc;
+    rc = aq_tokenize(model, reply->continued, strlen(reply->continued), FALSE, toks, &reply->err);
+    if (rc < 0)
+        return rc;
+    in->messages_json = NULL;
+    in->vars_json = NULL;
+    in->tok = toks->id;
+    in->n_tok = toks->n;
+    return 0;
+}
+
 static void submit_thread(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
 {
     AqReply *reply = data;
-    const aq_req_in in = {
+    aq_toks toks = {0};
+    aq_req_in in = {
         .messages_json = reply->messages_json,
-        .sampling = {.temp = (float)reply->temperature,
-                     .top_k = 40,
-                     .top_p = 0.95f,
-                     .min_p = 0.05f,
-                     .repeat_penalty = 1},
+        .vars_json = reply->vars_json,
+        .sampling = reply->in.sampling,
+        .max_tok = reply->in.max_tok,
     };
     aq_req *req = NULL;
-    if (aq_submit(aq_engine_slot_get_engine(reply->slot), &in, wake, reply, &req, &reply->err) >= 0)
+    if ((!*reply->continued || continue_from(reply, &in, &toks) >= 0) &&
+        aq_submit(aq_engine_slot_get_engine(reply->slot), &in, wake, reply, &req, &reply->err) >= 0)
         reply->req = req;
+    aq_toks_clear(&toks);
     g_task_return_boolean(task, TRUE);
 }
 
@@ -176,20 +198,24 @@ static void submitted(GObject *source, GAsyncResult *result, gpointer user)
     reply_unref(reply);
 }
 
-AqReply *aq_reply_start(AqEngineSlot *slot, const char *messages_json, double temperature,
-                        AqMessage *message, void (*ended)(gpointer user), gpointer user)
+AqReply *aq_reply_start(AqEngineSlot *slot, const AqReplyIn *in, AqMessage *message,
+                        void (*ended)(gpointer user), gpointer user)
 {
     AqReply *reply = g_new0(AqReply, 1);
     g_atomic_ref_count_init(&reply->ref);
     reply->slot = aq_engine_slot_ref(slot);
     reply->message = g_object_ref(message);
-    reply->messages_json = g_strdup(messages_json);
-    reply->temperature = temperature;
+    reply->messages_json = g_strdup(in->messages_json);
+    reply->vars_json = g_strdup(in->vars_json);
+    reply->continued = g_strdup(in->continued ? in->continued : "");
+    reply->in = *in;
     reply->ended = ended;
     reply->ended_user = user;
     reply->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (reply->wake_fd < 0)
         g_error("eventfd: %s", g_strerror(errno));
+    reply->end_handler = g_signal_connect_swapped(aq_engine_slot_get_host(slot), "end-answers",
+                                                  G_CALLBACK(aq_reply_stop), reply);
     g_atomic_ref_count_inc(&reply->ref);
     g_autoptr(GTask) task = g_task_new(NULL, NULL, submitted, reply);
     g_task_set_task_data(task, reply, NULL);

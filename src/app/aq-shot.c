@@ -8,7 +8,7 @@
 typedef struct {
     AqEngineHost *host;
     char *page, *file, *ask;
-    gboolean asked;
+    gboolean asked, kept; /* kept: the newest chat that is there is shown, and nothing asked */
     int settle;
     int *ret_status;
 } Shot;
@@ -44,6 +44,8 @@ static int ready(AqWindow *window, Shot *shot)
         return 0;
     if (!g_str_equal(shot->page, "chat"))
         return 1;
+    if (shot->kept)
+        return aq_window_show_newest(window);
     if (!aq_engine_host_can_answer(shot->host)) {
         g_printerr("aquifer: no model is loaded, so no question can be answered\n");
         return -1;
@@ -93,13 +95,14 @@ static gboolean on_frame(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
 }
 
 void aq_shot_start(AqWindow *window, AqEngineHost *host, const char *page, const char *file,
-                   const char *ask, int *ret_status)
+                   const char *ask, gboolean kept, int *ret_status)
 {
     Shot *shot = g_new0(Shot, 1);
     shot->host = g_object_ref(host);
     shot->page = g_strdup(page);
     shot->file = g_strdup(file);
     shot->ask = g_strdup(ask ? ask : "What is Aquifer?");
+    shot->kept = kept;
     shot->ret_status = ret_status;
     /* Nothing half-way in the picture, and the same letters on every machine. */
     g_object_set(gtk_widget_get_settings(GTK_WIDGET(window)), "gtk-enable-animations", FALSE,

@@ -4,19 +4,22 @@
 
 #include <glib/gi18n.h>
 
+#include "aq-api-page.h"
 #include "aq-chat-sidebar.h"
 #include "aq-chat-view.h"
 #include "aq-format.h"
 #include "aq-models-page.h"
+#include "aq-paths.h"
+#include "aq-pool-page.h"
 
 struct _AqWindow {
     AdwApplicationWindow parent;
-    GtkWidget *split, *toasts, *sidebar, *chat_stack, *pages, *models_page, *model_label,
-        *device_label, *load_revealer, *load_label, *load_bar, *banner, *store_banner;
+    GtkWidget *split, *toasts, *sidebar, *chat_stack, *pages, *models_page, *pool_page, *api_page,
+        *model_label, *device_label, *load_revealer, *load_label, *load_bar, *banner, *store_banner;
     AqEngineHost *host;
     AqChats *chats;
     GSettings *settings;
-    gboolean loading;
+    gboolean loading, split_lost;
 };
 
 G_DEFINE_FINAL_TYPE(AqWindow, aq_window, ADW_TYPE_APPLICATION_WINDOW)
@@ -205,6 +208,21 @@ static void on_chats_changed(AqWindow *self, guint position, guint removed, guin
     }
 }
 
+gboolean aq_window_show_newest(AqWindow *self)
+{
+    GListModel *list = aq_chats_get_list(self->chats);
+    guint n = g_list_model_get_n_items(list);
+    for (guint i = 0; i < n; i++) {
+        g_autoptr(AqChat) chat = g_list_model_get_item(list, i);
+        if (aq_chat_get_empty(chat))
+            continue;
+        if (chat != aq_window_get_chat(self))
+            show_chat(self, chat);
+        return aq_chat_get_loaded(chat);
+    }
+    return FALSE;
+}
+
 void aq_window_ask(AqWindow *self, const char *text)
 {
     aq_window_new_chat(self);
@@ -314,8 +332,10 @@ static void aq_window_class_init(AqWindowClass *klass)
     GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
     G_OBJECT_CLASS(klass)->dispose = aq_window_dispose;
     GTK_WINDOW_CLASS(klass)->close_request = aq_window_close_request;
+    g_type_ensure(AQ_TYPE_API_PAGE);
     g_type_ensure(AQ_TYPE_MODELS_PAGE);
     g_type_ensure(AQ_TYPE_CHAT_SIDEBAR);
+    g_type_ensure(AQ_TYPE_POOL_PAGE);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-window.ui");
     gtk_widget_class_bind_template_child(widget_class, AqWindow, split);
@@ -324,6 +344,8 @@ static void aq_window_class_init(AqWindowClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqWindow, chat_stack);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, pages);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, models_page);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, pool_page);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, api_page);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, model_label);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, device_label);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, load_revealer);
@@ -369,10 +391,35 @@ AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary 
     g_signal_connect_object(store, "problem", G_CALLBACK(on_store_problem), self,
                             G_CONNECT_SWAPPED);
     g_signal_connect_object(store, "said", G_CALLBACK(on_store_said), self, G_CONNECT_SWAPPED);
+    g_autoptr(AqApiServer) server = aq_api_server_new(host, settings, aq_paths_api_keys());
+    aq_api_page_set_server(AQ_API_PAGE(self->api_page), server, host);
     aq_models_page_set_library(AQ_MODELS_PAGE(self->models_page), library, host, folder);
     g_signal_connect_object(host, "changed", G_CALLBACK(on_host_changed), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(host, "failed", G_CALLBACK(on_host_failed), self, G_CONNECT_SWAPPED);
     show_status(self);
     aq_window_new_chat(self);
     return self;
+}
+
+/* A reply pauses when the other PC of a split is lost: whoever looks at the chat is told why. */
+static void on_pool_changed(AqWindow *self, AqPoolHost *pool)
+{
+    aq_split_state st;
+    gboolean lost = aq_pool_host_get_split(pool, &st) && st.kind == AQ_SPLIT_LOST;
+    if (lost && !self->split_lost) {
+        g_autofree char *why = g_utf8_make_valid(st.text, -1);
+        /* Translators: what happened to the other PC */
+        g_autofree char *text = g_strdup_printf(_("Paused: %s"), why);
+        aq_window_tell(self, text);
+    } else if (!lost && self->split_lost) {
+        hush(self);
+    }
+    self->split_lost = lost;
+}
+
+void aq_window_set_pool(AqWindow *self, AqPoolHost *pool, AqModelLibrary *library)
+{
+    g_return_if_fail(AQ_IS_WINDOW(self));
+    g_signal_connect_object(pool, "changed", G_CALLBACK(on_pool_changed), self, G_CONNECT_SWAPPED);
+    aq_pool_page_set_pool(AQ_POOL_PAGE(self->pool_page), pool, self->host, library);
 }

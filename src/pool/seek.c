@@ -196,7 +196,7 @@ static int where(const aq_trust *trust, const aq_member *m, const aq_presence *p
         ret[n++] = m->addr[i];
     *ret_n = n;
     return n ? 0
-             : aq_fail(err, AQ_E_INVAL,
+             : aq_fail(err, AQ_E_GONE,
                        "nobody knows where %s is: start its node, or give its address. %s", m->name,
                        mdns.state == AQ_PRESENCE_RUNNING ? "" : aq_presence_text(mdns.state));
 }

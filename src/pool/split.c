@@ -87,6 +87,23 @@ static int dial(aq_split *s, aq_stage **ret, aq_err *err)
     return aq_remote_dial(&s->rc, ret, err);
 }
 
+void aq_split_need(const aq_model_info *in, const aq_engine_cfg *c, uint32_t cut,
+                   uint64_t *ret_here_bytes, uint64_t *ret_there_bytes)
+{
+    aq_state_cfg sc = state_cfg(in, c);
+
+    *ret_here_bytes = aq_layers_need_bytes(in, 0, cut, &sc) + in->ends_bytes;
+    *ret_there_bytes = aq_layers_need_bytes(in, cut, in->n_layer, &sc);
+}
+
+int aq_split_choose(const aq_model_info *in, const aq_engine_cfg *c, uint64_t here_bytes,
+                    uint64_t there_bytes, const char *pc, uint32_t *ret_cut, aq_err *err)
+{
+    aq_state_cfg sc = state_cfg(in, c);
+
+    return aq_cut_choose(in, &sc, here_bytes, there_bytes, pc, ret_cut, err);
+}
+
 /* ---- the driver's thread --------------------------------------------------------------------- */
 
 static int reconnect(aq_split *s, bool replaced, aq_err *err)

@@ -359,7 +359,9 @@ static void stage_done(void *user, aq_stage *st, const aq_done *d)
     aq_err err = {0};
     const job *j = &w->now;
 
-    if (aq_backoff_is_fault(d->rc)) { /* no answer: the other PC asks again later (work) */
+    /* Memory, too: what was asked was found to fit when it was loaded. */
+    if (aq_backoff_is_fault(d->rc) ||
+        d->rc == -AQ_E_NOMEM) { /* no answer: the other PC asks again later (work) */
         w->fault = d->err;
         w->fault.code = -d->rc;
         return;
@@ -590,6 +592,9 @@ static void work(aq_worker *w)
     w->fault.code = 0;
     if (aq_failpoint("worker-window"))
         w->fault = (aq_err){.code = AQ_E_IO, .text = "the disk cannot be read"};
+    else if (aq_failpoint("worker-memory"))
+        stage_done(w, w->stage,
+                   &(aq_done){.rc = -AQ_E_NOMEM, .err = {.text = "no memory for a window"}});
     else if (w->now.rc < 0)
         stage_done(w, w->stage, &(aq_done){.rc = w->now.rc, .err = w->now.err});
     else

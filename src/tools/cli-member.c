@@ -308,6 +308,7 @@ typedef struct pairing {
     char digits[7], name[AQ_NAME_MAX + 1];
     aq_err why;
     aq_id id;
+    aq_reach out, in;
 } pairing;
 
 static void wake(pairing *p)
@@ -442,6 +443,14 @@ static int whom(const member_opt *mo, const aq_trust *t, const char *arg, aq_fou
     return 0;
 }
 
+/* As reach_names, of a PC that has an address. */
+static const char *const call_names[AQ_REACH_N] = {
+    [AQ_REACH_UNTRIED] = "untried",   [AQ_REACH_FOREIGN] = "foreign",
+    [AQ_REACH_NO_ROUTE] = "no-route", [AQ_REACH_SILENT] = "silent",
+    [AQ_REACH_BLOCKED] = "blocked",   [AQ_REACH_REFUSED] = "refused",
+    [AQ_REACH_ANSWERS] = "answers",
+};
+
 static int pair_report(const member_opt *mo, const aq_trust *t, const pairing *p, aq_err *err)
 {
     AQ_AUTOFREE aq_roster *r = malloc(sizeof *r);
@@ -456,9 +465,14 @@ static int pair_report(const member_opt *mo, const aq_trust *t, const pairing *p
         put_id(&o, &p->id);
         put(&o, ",\"name\":");
         put_json(&o, p->name);
-        put(&o, ",\"digits\":\"%s\",\"pool\":\"%s\"}\n", p->digits, hex);
+        put(&o, ",\"digits\":\"%s\",\"pool\":\"%s\",\"reach\":\"%s\",\"reached\":\"%s\"}\n",
+            p->digits, hex, call_names[p->out], call_names[p->in]);
     } else {
         put(&o, "paired with %s: the pool has %u PCs\n", p->name, r->n);
+        if (p->out != AQ_REACH_UNTRIED && p->out != AQ_REACH_ANSWERS)
+            put(&o, "%s cannot be called from here: %s\n", p->name, aq_reach_text(p->out));
+        if (p->in != AQ_REACH_UNTRIED && p->in != AQ_REACH_ANSWERS)
+            put(&o, "%s cannot call this PC: %s\n", p->name, aq_reach_text(p->in));
     }
     return out_end(&o, "pool pair");
 }
@@ -482,7 +496,9 @@ static int pair_run(const member_opt *mo, aq_trust *t, const aq_meet_cfg *cfg, p
             return rc;
         fprintf(stderr, "%s waits for another PC on port %u\n", name, aq_meet_port(m));
     }
-    return talk(p, m, err);
+    rc = talk(p, m, err);
+    aq_meet_reach(m, &p->out, &p->in);
+    return rc;
 }
 
 static int pool_pair(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)

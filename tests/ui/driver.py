@@ -5,6 +5,7 @@ import ctypes
 import functools
 import glob
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ class WindowAttributes(ctypes.Structure):
 class Keyboard:
     """Keys by the X server's test extension. There is no window manager, so the window is given the focus here."""
 
-    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'question': 0x3f}
+    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'Tab': 0xff09, 'F2': 0xffbf, 'Delete': 0xffff, 'space': 0x20, 'question': 0x3f}
 
     def __init__(self):
         self.x, self.xtst = ctypes.CDLL('libX11.so.6'), ctypes.CDLL('libXtst.so.6')
@@ -148,6 +149,25 @@ class App:
                 found.append(name + ')')
         return found
 
+    def sockets(self):
+        """Local ports of its TCP and UDP sockets."""
+        found, own = [], set()
+        for fd in glob.glob('/proc/%d/fd/*' % self.process.pid):
+            try:
+                link = os.readlink(fd)
+            except OSError:
+                continue
+            if link.startswith('socket:['):
+                own.add(link[8:-1])
+        for kind in ('tcp', 'tcp6', 'udp', 'udp6'):
+            try:
+                with open('/proc/%d/net/%s' % (self.process.pid, kind), encoding='ascii') as f:
+                    lines = [line.split() for line in f.readlines()[1:]]
+            except OSError:  # no IPv6 here
+                continue
+            found += [int(w[1].rsplit(':', 1)[1], 16) for w in lines if w[9] in own]
+        return found
+
     def messages(self):
         with open(self.log.name, encoding='utf-8', errors='replace') as f:
             return f.read()
@@ -188,8 +208,9 @@ class App:
         if not wait(lambda: not self.one(role, name)):
             raise RuntimeError('still visible: %r %r\n%s' % (role, name, self.tree()))
 
-    def click(self, role, name=None):
-        node = self.wait_for(role, name)
+    def click(self, role, name=None, under=None):
+        """under: the name of a page's panel."""
+        node = wait(lambda: self.one(role, name, self.one('panel', under))) if under else self.wait_for(role, name)
         if not wait(lambda: node.get_state_set().contains(Atspi.StateType.SENSITIVE)):
             raise RuntimeError('not sensitive: %r %r' % (role, name))
         self.press(node)
@@ -213,6 +234,26 @@ class App:
     def key(self, name):
         """A key or a chord such as 'Control+n', for what has the focus in the window."""
         keyboard().press(name)
+
+    def focused(self):
+        """The widget that has the keyboard focus, or None."""
+        for _, n in self.walk():
+            try:
+                if n.get_state_set().contains(Atspi.StateType.FOCUSED):
+                    return n
+            except gi.repository.GLib.Error:
+                continue
+        return None
+
+    def tab_to(self, node, chord='Tab', steps=60):
+        """Go there by keyboard; whether it was reached."""
+        for _ in range(steps):
+            before = self.focused()
+            if node == before:
+                return True
+            self.key(chord)
+            wait(lambda b=before: self.focused() not in (b, None), 5)
+        return False
 
     def entry(self):
         return self.wait_for(('text', 'entry', 'text box'), 'Message')
@@ -255,7 +296,7 @@ class App:
 
     def answer_text(self, row):
         """What the model said: all labels of the row but its figures."""
-        return '\n'.join(t for t in self.texts(row) if t and 'tok/s' not in t and not t.startswith(('Reading ', 'Starting', 'Waiting ', 'Stopped')))
+        return '\n'.join(t for t in self.texts(row) if t and 'tok/s' not in t and not t.startswith(('Reading ', 'Starting', 'Waiting ', 'Stopped')) and not re.match(r'\d+/\d+$', t))
 
     def finished(self, n):
         """Wait until n answers are there and the last one is complete; its row."""

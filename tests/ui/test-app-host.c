@@ -163,10 +163,38 @@ static void test_chat(Fixture *f, gconstpointer data)
     g_assert_cmpuint(g_list_model_get_n_items(aq_chat_get_messages(a)), ==, 4);
 
     g_autofree char *before = g_strdup(aq_message_get_text(last(b), NULL));
-    g_assert_true(aq_chat_ask_again(b));
+    AqMessage *first = last(b);
+    g_assert_true(aq_chat_ask_again(b, first));
     wait_answer(b);
     g_assert_cmpuint(g_list_model_get_n_items(aq_chat_get_messages(b)), ==, 2);
     g_assert_cmpstr(aq_message_get_text(last(b), NULL), ==, before);
+
+    /* The earlier answer is another version, and can be shown again. */
+    guint at;
+    g_assert_cmpuint(aq_chat_get_branches(b, last(b), &at), ==, 2);
+    g_assert_cmpuint(at, ==, 1);
+    aq_chat_step_branch(b, last(b), -1);
+    g_assert_true(last(b) == first);
+    aq_chat_step_branch(b, last(b), -1);
+    g_assert_true(last(b) == first);
+    /* A question in other words is a version, too, with an answer of its own. */
+    g_autoptr(AqMessage) question = g_list_model_get_item(aq_chat_get_messages(b), 0);
+    g_assert_true(aq_chat_edit(b, question, "What is a pool?"));
+    wait_answer(b);
+    g_assert_cmpstr(aq_message_get_text(last(b), NULL), !=, before);
+    g_autoptr(AqMessage) edited = g_list_model_get_item(aq_chat_get_messages(b), 0);
+    g_assert_cmpuint(aq_chat_get_branches(b, edited, &at), ==, 2);
+    aq_chat_step_branch(b, edited, -1);
+    g_assert_true(g_list_model_get_n_items(aq_chat_get_messages(b)) == 2);
+    g_autoptr(AqMessage) again = g_list_model_get_item(aq_chat_get_messages(b), 0);
+    g_assert_true(again == question);
+    /* Deleting the question takes what is below it; the other version is left. */
+    aq_chat_delete_message(b, question);
+    g_autoptr(AqMessage) left = g_list_model_get_item(aq_chat_get_messages(b), 0);
+    g_assert_true(left == edited);
+    g_assert_cmpuint(aq_chat_get_branches(b, edited, &at), ==, 1);
+    aq_chat_delete_message(b, edited);
+    g_assert_true(aq_chat_get_empty(b));
 }
 
 /* Stopping and letting go at every moment: right away, after the submit, after the first text. */

@@ -6,12 +6,17 @@ usage: ui.py SCENARIO AQUIFER GUIDE SOURCE GATE: the program, the guide model, t
 tools/dev/headless.sh.
 """
 
+import json
 import os
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
+import threading
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'data'))
@@ -73,18 +78,14 @@ def damaged():
 
 
 def pages():
-    """Each page is reached by its tab and by its key, and the two that are to come say so and have no buttons."""
+    """Each page is reached by its tab, and all that it has to press is named."""
     app = start_ready()
-    for name, text in (('Models', 'Models on This PC'), ('Pool', 'Several PCs Together'), ('API', 'Models for Other Programs'), ('Chat', None)):
+    for name, text in (('Models', 'Models on This PC'), ('Pool', 'Use Several PCs Together'), ('API', 'Models for Other Programs'), ('Chat', None)):
         app.page(name)
         tap.ok(app.wait_for('label', text) if text else app.entry(), 'the tab shows the page ' + name)
         tap.ok(app.one('label', DEVICE), 'the device is in view on ' + name)
         nameless = [n.get_role_name() for n in app.all(BUTTON + ('text', 'progress bar', 'page tab', 'toggle button', 'check box')) if not n.get_name()]
         tap.ok(not nameless, 'every control of %s has a name' % name, nameless)
-        if name in ('Pool', 'API'):
-            panel = app.one('panel', name)
-            tap.ok(any('not there yet' in t for t in app.texts(panel)), name + ' says that it is not there yet', app.tree())
-            tap.ok(not app.all(BUTTON, under=panel), name + ' has no buttons')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
@@ -220,6 +221,65 @@ def models():
     app.ask(QUESTION)
     tap.ok(app.answer_text(app.finished(1)), 'it answers')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def api():
+    """The API's page: off at first; switched on it answers, tells its log, asks for a key when there is one, and stops a request."""
+    def ask(text, key=None, **more):
+        head = {'Content-Type': 'application/json', **({'Authorization': 'Bearer ' + key} if key else {})}
+        body = json.dumps({'messages': [{'role': 'user', 'content': text}], 'temperature': 0, **more}).encode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url + '/v1/chat/completions', body, head), timeout=driver.HANG_S) as r:
+                return r.status, r.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+
+    with socket.socket() as s:  # one that is free, most likely
+        s.bind(('127.0.0.1', 0))
+        port = s.getsockname()[1]
+    keep = {'GSETTINGS_BACKEND': 'keyfile'}
+    subprocess.run(['gsettings', 'set', 'io.github.aquiferpool.Aquifer', 'api-port', str(port)], check=True,
+                   env={**os.environ, **keep, 'GSETTINGS_SCHEMA_DIR': os.path.join(os.path.dirname(PROGRAM), '..', '..', 'data')})
+    url = 'http://127.0.0.1:%d' % port
+    app = start_ready(endless(), env={**keep, 'AQ_CPU': 'c'})  # slow enough to be seen
+    app.page('API')
+    tap.ok(app.wait_for('label', 'Off: nothing listens') and app.one('label', url + '/v1'), 'it is off, and its address is told', app.tree())
+    boxes = [n for n in app.all('check box', 'Serve the Loaded Model')]  # the row and the switch in it
+
+    def focused():
+        return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
+
+    for _ in range(40):  # by keyboard: AT-SPI's action of a switch in a row does nothing
+        if focused():
+            break
+        app.key('Tab')
+        wait(focused, 1.5)
+    app.key('space')
+    tap.ok(app.wait_for('label', 'On: programs may ask'), 'the switch turns it on', app.tree())
+    status, text = ask('Hello', max_tokens=3)
+    tap.ok(status == 200 and json.loads(text)['usage']['completion_tokens'] == 3, 'a program is answered', (status, text))
+    tap.ok(app.wait_for('label', lambda n: n.startswith('/v1/chat/completions · 200 · ')), 'the log tells it', app.tree())
+    tap.ok(not any('Hello' in t for t in app.texts(app.one('panel', 'API'))), 'and not what was asked', app.tree())
+    app.click(BUTTON, 'Add Key')
+    app.wait_for(BUTTON, lambda n: n.startswith('Copy the Key aq-'))
+    with open(os.path.join(os.environ.get('XDG_DATA_HOME', os.path.join(HOME, '.local/share')), 'aquifer', 'api-keys'), encoding='ascii') as f:
+        key = f.read().strip()
+    tap.ok(ask('Hello')[0] == 401 and ask('Hello', key, max_tokens=1)[0] == 200, 'with a key there, it is asked for', app.tree())
+    got = []
+    t = threading.Thread(target=lambda: got.append(ask('Tell me all', key, n=4)))
+    t.start()
+    stop = app.wait_for(BUTTON, lambda n: n.startswith('Stop the Request of Python-urllib'))
+    tap.ok(stop, 'a request under way is listed', app.tree())
+    stop.do_action(0)
+    t.join(driver.HANG_S)
+    tap.ok(got and got[0][0] == 503 and 'stopped' in got[0][1], 'Stop stops it', got)
+    app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
+    tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'a key that is removed is not asked for', app.tree())
+    t = threading.Thread(target=lambda: got.append(ask('Tell me all', n=4)))
+    t.start()
+    tap.ok(app.wait_for('label', lambda n: n.startswith('Python-urllib')), 'a request under way is listed', app.tree())
+    tap.ok(app.close() == 0, 'closing while it answers ends the program with 0', app.messages())
+    t.join(driver.HANG_S)
 
 
 def loading():
@@ -464,6 +524,116 @@ def kept():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
+def stored(*texts):
+    """A file of chats with one chat of these messages: questions and answers in turn. Its path."""
+    import sqlite3  # pylint: disable=import-outside-toplevel
+    path = os.path.join(HOME, 'given.sqlite')
+    with open(os.path.join(SRC, 'tests', 'ui', 'chats-1.sql'), encoding='utf-8') as f:
+        schema = f.read().split('INSERT INTO')[0]
+    if os.path.exists(path):
+        os.unlink(path)
+    db = sqlite3.connect(path)
+    db.executescript(schema)
+    db.execute("INSERT INTO chats VALUES(1000, 'Given', 1, 1, ?, NULL, NULL, NULL, 0)", (1000 + len(texts),))
+    for n, text in enumerate(texts):
+        db.execute('INSERT INTO messages(id, chat, parent, role, state, text, thinking, created_us) VALUES(?, 1000, ?, ?, 0, ?, ?, 1)',
+                   (1001 + n, 1000 + n if n else 0, n % 2, text, 'Step by step.' if n == 1 else None))
+    db.commit()
+    db.close()
+    return path
+
+
+def versions():
+    """Edit and ask anew, ask again, go from version to version, continue, delete."""
+    app = start_ready()
+    app.ask(QUESTION)
+    first = app.answer_text(app.finished(1))
+    app.click(BUTTON, 'Ask Again')
+    label = app.wait_for('label', '2/2')
+    tap.ok(label and len(app.answers()) == 1, 'Ask Again makes a second version')
+    app.finished(1)
+    app.click(BUTTON, 'Earlier Version')
+    tap.ok(app.wait_for('label', '1/2') and app.answer_text(app.answers()[0]) == first, 'the first version can be shown again', app.tree())
+    app.click(BUTTON, 'Edit and Ask Anew')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Edit the question')
+    tap.ok(wait(lambda: driver.read(entry) == QUESTION), 'Edit shows the question', driver.read(entry))
+    Atspi.EditableText.set_text_contents(entry, 'What is a pool?')
+    app.click(BUTTON, 'Ask Anew')
+    tap.ok(wait(lambda: app.one('label', 'What is a pool?')), 'the edited question takes its place', app.tree())
+    app.finished(1)
+    question = app.all('list item', 'Question')[0]
+    tap.ok(wait(lambda: app.one('label', '2/2', question)), 'as its second version', app.tree())
+    app.press(app.one(BUTTON, 'Earlier Version', question))
+    tap.ok(wait(lambda: app.one('label', QUESTION)), 'and the first can be shown', app.tree())
+    question = app.all('list item', 'Question')[0]
+    app.press(app.one(BUTTON, 'Delete From Here', question))
+    app.click(BUTTON, 'Delete')
+    tap.ok(wait(lambda: app.one('label', 'What is a pool?') and not app.one('label', '1/2')), 'Delete leaves the other version', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    app = start_ready(endless(), env=SLOW)
+    app.ask(LONG)
+    wait(lambda: app.answers() and len(app.answer_text(app.answers()[0])) > 20)
+    app.key('Escape')
+    text = app.answer_text(app.finished(1))
+    app.click(BUTTON, 'Continue')
+    row = app.answers()[0]
+    tap.ok(wait(lambda: len(app.answer_text(row)) > len(text) + 5), 'Continue goes on with the same answer', app.texts(row))
+    tap.ok(app.answer_text(row).replace('\n', ' ').startswith(text[:20].replace('\n', ' ')), 'behind what it had')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+MARKDOWN = """# Rivers
+
+The **Nile** is [long](https://example.org/nile), see [this](javascript:alert(1)).
+
+| Name | km |
+|------|---:|
+| Nile | 6650 |
+
+1. one
+   - two
+
+```python
+def river():
+    return "Nile"
+```
+"""
+
+
+def markdown():
+    """What Markdown becomes, and answers that are meant to break the window."""
+    app = start_ready('--chats', stored('What?', MARKDOWN))
+    app.choose_chat(1)
+    row = app.finished(1)
+    tap.ok(wait(lambda: app.one('heading', 'Rivers', row)), 'a heading', app.tree())
+    tap.ok(app.one('label', '6650', row) and app.one('label', 'Name', row), 'a table', app.texts(row))
+    tap.ok(app.one('label', '1.', row) and app.one('label', '◦', row), 'lists', app.texts(row))
+    code = wait(lambda: app.one(('text', 'text box', 'entry'), 'Code', row))
+    tap.ok(code and driver.read(code) == 'def river():\n    return "Nile"' and app.one('label', 'Python', row), 'code with its language', code and driver.read(code))
+    tap.ok(any('this (javascript:alert(1))' in t for t in app.texts(row)), 'an odd link is text', app.texts(row))
+    tap.ok(all(app.one(BUTTON, n, row) for n in ('Copy Code', 'Save Code…', 'Wrap Lines')), 'code can be copied, saved and wrapped', app.tree())
+    app.press(app.one(BUTTON, 'Wrap Lines', row))
+    tap.ok(app.one('label', 'The Nile is long, see this (javascript:alert(1)).', row), 'emphasis and links leave their words', app.texts(row))
+    tap.ok(not any('Step by step' in t for t in app.texts(row)), 'thinking is folded')
+    thinking = wait(lambda: app.one(BUTTON + ('expander', 'toggle button', 'button'), 'Thinking', row))
+    thinking.do_action(0)
+    tap.ok(wait(lambda: any('Step by step' in t for t in app.texts(row))), 'and comes out', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    hostile = ['x' * 1000000, '> ' * 10000, '```\n' + 'y' * 100000, '|c' * 10000 + '|\n' + '|-' * 10000 + '|\n|1|2|\n', '\x01\x1b[31m\u202e&amp;<b>x</b>',
+               '- a\n' * 20000, '[t](file:///etc/passwd)\n' * 50, '*a **' * 20000]
+    app = start_ready('--chats', stored(*[t for h in hostile for t in ('What?', h)]))
+    app.choose_chat(1)
+    tap.ok(wait(lambda: app.answers()), 'the chat of hostile answers opens')
+    app.page('Models')
+    app.page('Chat')
+    tap.ok(wait(lambda: any('&amp;<b>x</b>'.replace('&amp;', '&') in t for t in app.texts(app.one('list', 'Messages')))), 'markup is shown as text')
+    app.ask(QUESTION)
+    tap.ok(app.wait_for('label', lambda n: n.startswith('Not answered: ')), 'and the window goes on working')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
 def locked():
     """While another program has the file of chats, the window says so, keeps the text, and saves it later."""
     import sqlite3  # pylint: disable=import-outside-toplevel
@@ -505,7 +675,7 @@ def translated():
                      'LC_ALL': 'en_US.UTF-8'})
     app.wait_for('label', DEVICE)
     # Not ours to translate: what a model file or the engine says, GTK's own words.
-    foreign = re.compile(r'^$|^Aquifer Guide$|^CPU |^Minimize$|^Maximize$|^Restore$|^Close$|\.gguf$|^[\d.,]+$|^qwen3moe$|^Q8_0').search
+    foreign = re.compile(r'^$|^Aquifer Guide$|^CPU |^Minimize$|^Maximize$|^Restore$|^Close$|\.gguf$|^[\d.,]+$|^qwen3moe$|^Q8_0|^http://127|^Codex CLI$|^# ~/.codex').search
     for page in ('[Chát]', '[Módéls]', '[Póól]', '[ÁPÍ]'):
         app.page(page)
         roles = BUTTON + ('label', 'text', 'page tab', 'list', 'progress bar')
@@ -515,7 +685,78 @@ def translated():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
-SCENARIOS = [pages, keys, chat, stop, streams, models, loading, settings, errors, narrow, process, close, real, options, kept, locked, translated]
+def pool():
+    """The Pool of one PC: off, on, an address that is none, a port in use, off again, and on again at the next start."""
+    state = os.path.join(HOME, '.local', 'state', 'aquifer', 'pool')
+    os.makedirs(state, 0o700)
+    with socket.socket() as s:
+        s.bind(('0.0.0.0', 0))
+        port = s.getsockname()[1]
+
+    def mode(on):
+        with open(os.path.join(state, 'mode'), 'w', encoding='ascii') as f:
+            f.write('aquifer-mode 1\non=%d\nport=%d\nsplit=0\ncut=0\n' % (on, port))
+
+    mode(0)
+    # No system bus: no Avahi, whatever this machine has.
+    app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
+    app.page('Pool')
+    tap.ok(any('does not add up' in t for t in app.texts(app.one('panel', 'Pool'))), 'it says that speeds are not added up', app.tree())
+    tap.ok(app.sockets() == [], 'off: no socket of the network', app.sockets())
+    app.click(BUTTON, 'Turn On Pool')
+    app.wait_for(BUTTON, 'Off')
+    tap.ok(app.wait_for('label', lambda n: 'Avahi' in n), 'no Avahi is said, in words', app.tree())
+    tap.ok(app.one(BUTTON, 'Add by Address'), 'with a way out', app.tree())
+    if app.wait_for('label', lambda n: n.startswith('Other PCs ')).get_name() == 'Other PCs cannot reach it':
+        tap.skip('listening', 'this machine has no network that a pool may use')
+    else:
+        tap.ok(all(local == port for local in app.sockets()) and app.sockets(), 'on: it listens on its port', (port, app.sockets()))
+    for text, has in (('8.8.8.8', '8.8.8.8'), ('nonsense', 'nonsense')):
+        entry = app.wait_for(('text', 'entry', 'text box'), 'Add by Address')
+        Atspi.EditableText.set_text_contents(entry, text)
+        app.click(BUTTON, 'Add')
+        tap.ok(app.wait_for('label', lambda n, h=has: h in n and len(n) > 20), 'refused in words: ' + text, app.tree())
+        app.click(BUTTON, 'Close', under='Pool')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Add by Address')
+    Atspi.EditableText.set_text_contents(entry, '127.0.0.1:1')
+    app.click(BUTTON, 'Add')
+    tap.ok(app.wait_for('label', '127.0.0.1:1') and app.wait_for('label', lambda n: 'Pool is off' in n or 'nothing listens' in n.lower()),
+           'an address where nothing listens is kept, and what became of it is said', app.tree())
+    app.click(BUTTON, 'Off')
+    app.wait_for('label', 'Use Several PCs Together')
+    tap.ok(wait(lambda: app.sockets() == []), 'off again: no socket', app.sockets())
+    app.click(BUTTON, 'Turn On Pool')
+    app.wait_for(BUTTON, 'Off')
+    tap.ok(app.close() == 0, 'closing while it is on ends the program with 0', app.messages())
+    app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
+    app.page('Pool')
+    tap.ok(app.wait_for(BUTTON, 'Off') and app.wait_for('label', '127.0.0.1:1'), 'at the next start it is on, unasked', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    taken = []
+    for family, address in ((socket.AF_INET, '0.0.0.0'), (socket.AF_INET6, '::')):
+        try:
+            s = socket.socket(family)
+            if family == socket.AF_INET6:
+                s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            s.bind((address, port))
+            s.listen()
+            taken.append(s)
+        except OSError:
+            pass
+    app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
+    app.page('Pool')
+    app.wait_for(BUTTON, 'Off')
+    if app.wait_for(BUTTON, lambda n: n in ('Use Another Port', 'Try Again')).get_name() == 'Try Again':
+        tap.skip('a port in use', 'this machine has no network that a pool may use')
+    else:
+        app.click(BUTTON, 'Use Another Port')
+        tap.ok(app.wait_for('label', lambda n: n.startswith('Other PCs of the pool reach it on port ')), 'a port in use: another one is taken', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    for s in taken:
+        s.close()
+
+
+SCENARIOS = [pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, locked, translated]
 
 
 def main():

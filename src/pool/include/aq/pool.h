@@ -136,6 +136,25 @@ int aq_known_add(aq_trust *, const char *addr, char ret[AQ_ADDR_MAX + 1], aq_err
 /** 1, or 0 when it was not there. */
 int aq_known_drop(aq_trust *, const char *addr, aq_err *) AQ_MUST;
 
+/* ---- reach: what became of calling an address ------------------------------------------------ */
+
+/** Most telling last. */
+typedef enum aq_reach {
+    AQ_REACH_UNTRIED,
+    AQ_REACH_FOREIGN,  /* not an address of this network: not called */
+    AQ_REACH_NO_ROUTE, /* this PC is on no network that leads there */
+    AQ_REACH_SILENT,   /* no answer in time: off, asleep, or a firewall that drops */
+    AQ_REACH_BLOCKED,  /* a firewall said no, or nobody has the address */
+    AQ_REACH_REFUSED,  /* the PC is there and nothing listens: its Pool is off */
+    AQ_REACH_ANSWERS,
+    AQ_REACH_N
+} aq_reach;
+const char *aq_reach_text(aq_reach); /* untranslated sentence */
+
+/** Call these addresses side by side and hang up: the most telling of what became of it. Blocks,
+ * timeout_us at most. */
+aq_reach aq_reach_try(const char *const *addr, uint32_t n, int64_t timeout_us);
+
 /* ---- pairing by six digits ------------------------------------------------------------------- */
 
 typedef struct aq_meet aq_meet;
@@ -163,6 +182,9 @@ AQ_CLEANUP_FUNC(aq_meet *, aq_meet_free)
 uint16_t aq_meet_port(const aq_meet *); /* on which it listens, 0 = it does not */
 /** They Match, or They Differ. Any thread; once, after digits_cb. */
 void aq_meet_answer(aq_meet *, bool match);
+/** After done_cb said "paired": can the other PC be called from here, and (where it has said so, else UNTRIED) this one from
+ * there? Who only calls listens nowhere. */
+void aq_meet_reach(aq_meet *, aq_reach *ret_out, aq_reach *ret_in);
 
 /* ---- presence: which PCs of this network have their Pool on ---------------------------------- */
 
@@ -225,25 +247,6 @@ void aq_presence_get(const aq_presence *, aq_presence_info *ret); /* NULL: OFF *
  * is not here may well be alive, and one that is here may be gone: liveness is the links' heartbeat.
  */
 uint32_t aq_presence_found(const aq_presence *, aq_found *ret, uint32_t cap);
-
-/* ---- reach: what became of calling an address ------------------------------------------------ */
-
-/** Most telling last. */
-typedef enum aq_reach {
-    AQ_REACH_UNTRIED,
-    AQ_REACH_FOREIGN,  /* not an address of this network: not called */
-    AQ_REACH_NO_ROUTE, /* this PC is on no network that leads there */
-    AQ_REACH_SILENT,   /* no answer in time: off, asleep, or a firewall that drops */
-    AQ_REACH_BLOCKED,  /* a firewall said no, or nobody has the address */
-    AQ_REACH_REFUSED,  /* the PC is there and nothing listens: its Pool is off */
-    AQ_REACH_ANSWERS,
-    AQ_REACH_N
-} aq_reach;
-const char *aq_reach_text(aq_reach); /* untranslated sentence */
-
-/** Call these addresses side by side and hang up: the most telling of what became of it. Blocks,
- * timeout_us at most. */
-aq_reach aq_reach_try(const char *const *addr, uint32_t n, int64_t timeout_us);
 
 /* ---- layers over two PCs --------------------------------------------------------------------- */
 
@@ -359,7 +362,7 @@ int aq_look(const aq_trust *, const char *version, bool (*is_it)(void *user, con
 
 /** aq_split_open with a member: where it was last when it answers there, else where mDNS finds it (by presence,
  * or NULL: looked for now). cfg's to, addr and n_addr are not looked at. The address that answered is kept
- * when this process has or gets the lock. INVAL: nobody knows where it is. */
+ * when this process has or gets the lock. GONE, too, when nobody knows where it is. */
 int aq_split_open_member(const aq_split_cfg *, const aq_member *, const aq_presence *,
                          const char *version, aq_split **ret, aq_err *) AQ_MUST;
 
@@ -425,6 +428,7 @@ void aq_seat_pair_end(aq_seat *);                /* forget it; ends it when it i
 int aq_seat_set_perms(aq_seat *, const aq_id *, uint32_t perms, aq_err *) AQ_MUST;
 int aq_seat_remove(aq_seat *, const aq_id *, aq_err *) AQ_MUST;
 int aq_seat_leave(aq_seat *, aq_err *) AQ_MUST;
+int aq_seat_set_name(aq_seat *, const char *name, aq_err *) AQ_MUST; /* as aq_trust_set_name */
 void aq_seat_ask(aq_seat *); /* how the PCs are: now. Any thread; returns at once */
 /** aq_split_open_member by this pool's presence; rt, trust and app are the pool's. */
 int aq_seat_split(aq_seat *, const aq_id *, const aq_split_cfg *, aq_split **ret, aq_err *) AQ_MUST;
@@ -456,6 +460,15 @@ typedef struct aq_mode {
 int aq_mode_load(const char *dir, aq_mode *ret, aq_err *) AQ_MUST;
 /** Makes the folder (0700) when it is missing. INVAL: a path that is not UTF-8 or too long. */
 int aq_mode_save(const char *dir, const aq_mode *, aq_err *) AQ_MUST;
+
+/** What a split at `cut` takes of this PC and of the other one, bytes of weights and state (weights of embedding and head
+ * are here). cfg: as of the split; 0 < cut < n_layer. */
+void aq_split_need(const aq_model_info *, const aq_engine_cfg *, uint32_t cut,
+                   uint64_t *ret_here_bytes, uint64_t *ret_there_bytes);
+/** The cut that a split takes by itself when this PC and the other one, called pc, have so much memory. Errors:
+ * UNSUPPORTED (it can be parted nowhere), NOMEM with both numbers. */
+int aq_split_choose(const aq_model_info *, const aq_engine_cfg *, uint64_t here_bytes,
+                    uint64_t there_bytes, const char *pc, uint32_t *ret_cut, aq_err *) AQ_MUST;
 
 /** Two identities in a pool of their own, in dir/here and dir/there: for checking a split over
  * loopback with one PC. dir must exist; nothing of it leaves this PC. */

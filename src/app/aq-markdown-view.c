@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of a message as widgets, one for each block. Parts of the text that cannot change any more are neither parsed nor touched
+ * again; of the last one, blocks that are as before keep their widgets. What one call makes is limited, so that a message of a megabyte
+ * appears over several frames instead of stopping the window. */
+#include "aq-markdown-view.h"
+
+#include <glib/gi18n.h>
+
+#include "aq-code-block.h"
+#include "aq-markdown.h"
+
+/* What one call may make, in bytes of text to be laid out; a widget counts like so many. */
+#define FRAME_COST 5000
+#define LABEL_COST 400
+#define CODE_COST 2500
+#define INDENT_PX 24
+#define CELL_CHARS 40 /* a longer cell of a table wraps */
+
+typedef struct {
+    AqMdBlock *block;
+    GtkWidget *widget, *inner; /* inner: the label or code block */
+} Shown;
+
+struct _AqMarkdownView {
+    AdwBin parent;
+    GtkWidget *box;
+    GArray *shown;    /* of Shown */
+    guint part_first; /* the first block of the last part */
+    gsize part_from;  /* where that part starts */
+    char *fence;      /* that is open there, or NULL */
+    gsize n;          /* bytes shown */
+    gboolean plain, running, complete;
+};
+
+G_DEFINE_FINAL_TYPE(AqMarkdownView, aq_markdown_view, ADW_TYPE_BIN)
+
+/* ---- links ---------------------------------------------------------------------------------- */
+
+static void link_answered(AdwAlertDialog *dialog, const char *response, GtkWidget *parent)
+{
+    const char *uri = g_object_get_data(G_OBJECT(dialog), "uri");
+    if (g_str_equal(response, "copy")) {
+        gdk_clipboard_set_text(gtk_widget_get_clipboard(parent), uri);
+    } else if (g_str_equal(response, "open")) {
+        g_autoptr(GtkUriLauncher) launcher = gtk_uri_launcher_new(uri);
+        gtk_uri_launcher_launch(launcher, GTK_WINDOW(gtk_widget_get_root(parent)), NULL, NULL,
+                                NULL);
+    }
+}
+
+/* A model may be wrong about an address, or have been told to be: the user sees where it leads before anything is opened. */
+static gboolean on_link(GtkLabel *label, const char *uri, AqMarkdownView *self)
+{
+    if (!aq_md_link_allowed(uri))
+        return TRUE;
+    AdwDialog *dialog = adw_alert_dialog_new(_("Open This Link?"), uri);
+    AdwAlertDialog *alert = ADW_ALERT_DIALOG(dialog);
+    adw_alert_dialog_add_responses(alert, "cancel", _("_Cancel"), "copy", _("C_opy Address"),
+                                   "open", _("_Open"), NULL);
+    adw_alert_dialog_set_default_response(alert, "cancel");
+    adw_alert_dialog_set_close_response(alert, "cancel");
+    g_object_set_data_full(G_OBJECT(dialog), "uri", g_strdup(uri), g_free);
+    g_signal_connect_object(dialog, "response", G_CALLBACK(link_answered), self, 0);
+    adw_dialog_present(dialog, GTK_WIDGET(self));
+    return TRUE;
+}
+
+/* ---- one block ------------------------------------------------------------------------------ */
+
+static GtkWidget *label_new(AqMarkdownView *self, const char *markup, gboolean heading)
+{
+    GtkWidget *w =
+        heading ? g_object_new(GTK_TYPE_LABEL, "accessible-role", GTK_ACCESSIBLE_ROLE_HEADING, NULL)
+                : gtk_label_new(NULL);
+    GtkLabel *label = GTK_LABEL(w);
+    gtk_label_set_wrap(label, TRUE);
+    gtk_label_set_wrap_mode(label, PANGO_WRAP_WORD_CHAR);
+    gtk_label_set_natural_wrap_mode(label, GTK_NATURAL_WRAP_WORD);
+    gtk_label_set_xalign(label, 0);
+    gtk_label_set_selectable(label, TRUE);
+    gtk_label_set_markup(label, markup);
+    g_signal_connect_object(label, "activate-link", G_CALLBACK(on_link), self, 0);
+    return w;
+}
+
+static GtkWidget *table_new(AqMarkdownView *self, const AqMdBlock *b)
+{
+    static const float xalign[] = {0, 0.5f, 1};
+    GtkWidget *scrolled = gtk_scrolled_window_new(), *grid = gtk_grid_new();
+    gtk_grid_set_column_spacing(GTK_GRID(grid), 18);
+    gtk_grid_set_row_spacing(GTK_GRID(grid), 6);
+    for (guint i = 0; i < b->cells->len; i++) {
+        GtkWidget *label = label_new(self, b->cells->pdata[i], FALSE);
+        /* Only long cells wrap: a label that wraps asks for the height that it has at its narrowest. */
+        if (g_utf8_strlen(b->cells->pdata[i], -1) > CELL_CHARS)
+            gtk_label_set_width_chars(GTK_LABEL(label), CELL_CHARS);
+        else
+            gtk_label_set_wrap(GTK_LABEL(label), FALSE);
+        gtk_label_set_max_width_chars(GTK_LABEL(label), CELL_CHARS);
+        gtk_label_set_xalign(GTK_LABEL(label), xalign[b->align[i % b->n_col]]);
+        if (i < b->n_col)
+            gtk_widget_add_css_class(label, "table-head");
+        gtk_grid_attach(GTK_GRID(grid), label, (int)(i % b->n_col), (int)(i / b->n_col), 1, 1);
+    }
+    gtk_widget_add_css_class(grid, "table");
+    gtk_scrolled_window_set_policy(GTK_SCROLLED_WINDOW(scrolled), GTK_POLICY_AUTOMATIC,
+                                   GTK_POLICY_NEVER);
+    gtk_scrolled_window_set_child(GTK_SCROLLED_WINDOW(scrolled), grid);
+    gtk_accessible_update_property(GTK_ACCESSIBLE(scrolled), GTK_ACCESSIBLE_PROPERTY_LABEL,
+                                   _("Table"), -1);
+    return scrolled;
+}
+
+static guint cost_of(const AqMdBlock *b)
+{
+    if (b->kind == AQ_MD_TABLE)
+        return LABEL_COST * b->cells->len;
+    if (b->kind == AQ_MD_CODE)
+        return CODE_COST + (guint)strlen(b->text) / 4;
+    return b->kind == AQ_MD_TEXT ? LABEL_COST + (guint)strlen(b->text) : LABEL_COST;
+}
+
+/* Quotes have a line at their side, lists are indented, and an item has its mark. */
+static GtkWidget *wrap(const AqMdBlock *b, GtkWidget *inner)
+{
+    if (!b->quote && !b->list)
+        return inner;
+    GtkWidget *box = gtk_box_new(GTK_ORIENTATION_HORIZONTAL, 0);
+    gtk_widget_set_hexpand(inner, TRUE);
+    if (b->list) {
+        GtkWidget *marker = gtk_label_new(b->marker);
+        gtk_widget_set_size_request(marker, INDENT_PX * b->list, -1);
+        gtk_label_set_xalign(GTK_LABEL(marker), 1);
+        gtk_label_set_yalign(GTK_LABEL(marker), 0);
+        gtk_widget_set_margin_end(marker, 6);
+        gtk_box_append(GTK_BOX(box), marker);
+    }
+    gtk_box_append(GTK_BOX(box), inner);
+    if (b->quote) {
+        gtk_widget_add_css_class(box, "quote");
+        gtk_widget_set_margin_start(box, (b->quote - 1) * INDENT_PX / 2);
+    }
+    return box;
+}
+
+static void shown_new(AqMarkdownView *self, AqMdBlock *b, Shown *ret)
+{
+    GtkWidget *inner;
+    if (b->kind == AQ_MD_CODE) {
+        inner = GTK_WIDGET(aq_code_block_new());
+        aq_code_block_set(AQ_CODE_BLOCK(inner), b->text, b->lang, b->open);
+    } else if (b->kind == AQ_MD_TABLE) {
+        inner = table_new(self, b);
+    } else if (b->kind == AQ_MD_RULE) {
+        inner = gtk_separator_new(GTK_ORIENTATION_HORIZONTAL);
+    } else {
+        static const char *const classes[] = {"", "title-2", "title-3", "title-4", "heading"};
+        inner = label_new(self, b->text, b->heading > 0);
+        if (b->heading)
+            gtk_widget_add_css_class(inner, classes[MIN(b->heading, 4)]);
+    }
+    *ret = (Shown){.block = b, .inner = inner, .widget = wrap(b, inner)};
+}
+
+/* The same widget with other words; FALSE when it takes another widget. */
+static gboolean shown_change(Shown *s, const AqMdBlock *b)
+{
+    const AqMdBlock *a = s->block;
+    if (a->kind != b->kind || a->heading != b->heading || a->quote != b->quote ||
+        a->list != b->list || strcmp(a->marker, b->marker) != 0)
+        return FALSE;
+    if (b->kind == AQ_MD_TEXT)
+        gtk_label_set_markup(GTK_LABEL(s->inner), b->text);
+    else if (b->kind == AQ_MD_CODE)
+        aq_code_block_set(AQ_CODE_BLOCK(s->inner), b->text, b->lang, b->open);
+    else
+        return FALSE;
+    return TRUE;
+}
+
+static void cut(AqMarkdownView *self, guint from)
+{
+    while (self->shown->len > from) {
+        Shown *s = &g_array_index(self->shown, Shown, self->shown->len - 1);
+        gtk_box_remove(GTK_BOX(self->box), s->widget);
+        aq_md_block_free(s->block);
+        g_array_set_size(self->shown, self->shown->len - 1);
+    }
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+/* FALSE when the frame has had enough. */
+static gboolean show_part(AqMarkdownView *self, GPtrArray *blocks, guint *cost)
+{
+    for (guint i = 0; i < blocks->len; i++) {
+        AqMdBlock *b = blocks->pdata[i];
+        guint at = self->part_first + i;
+        Shown *s = at < self->shown->len ? &g_array_index(self->shown, Shown, at) : NULL;
+        if (s && aq_md_block_equal(s->block, b))
+            continue;
+        if (*cost >= FRAME_COST)
+            return FALSE;
+        *cost += cost_of(b);
+        blocks->pdata[i] = NULL;
+        if (s && shown_change(s, b)) {
+            aq_md_block_free(s->block);
+            s->block = b;
+            continue;
+        }
+        cut(self, at);
+        Shown fresh;
+        shown_new(self, b, &fresh);
+        gtk_box_append(GTK_BOX(self->box), fresh.widget);
+        g_array_append_val(self->shown, fresh);
+    }
+    cut(self, self->part_first + blocks->len);
+    return TRUE;
+}
+
+static void free_block(gpointer block)
+{
+    if (block)
+        aq_md_block_free(block);
+}
+
+gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n, gboolean running)
+{
+    g_return_val_if_fail(AQ_IS_MARKDOWN_VIEW(self), TRUE);
+    guint cost = 0;
+    if (self->complete && n == self->n && running == self->running)
+        return TRUE;
+    if (n < self->n) { /* another text */
+        cut(self, 0);
+        self->part_first = 0;
+        self->part_from = 0;
+        g_clear_pointer(&self->fence, g_free);
+    }
+    self->n = n;
+    self->running = running;
+    self->complete = FALSE;
+    while (self->part_from < n) {
+        gsize end = self->plain ? n : aq_md_part_end(text, n, self->part_from, self->fence);
+        g_autoptr(GPtrArray) blocks =
+            self->plain ? aq_md_plain(text, n)
+                        : aq_md_parse(text + self->part_from, end - self->part_from, self->fence,
+                                      running && end == n);
+        g_ptr_array_set_free_func(blocks, free_block);
+        if (!show_part(self, blocks, &cost))
+            return FALSE;
+        if (end == n)
+            break;
+        char *fence = aq_md_part_fence(text, self->part_from, end, self->fence);
+        g_free(self->fence);
+        self->fence = fence;
+        self->part_first = self->shown->len;
+        self->part_from = end;
+    }
+    self->complete = TRUE;
+    return TRUE;
+}
+
+void aq_markdown_view_set_plain(AqMarkdownView *self, gboolean plain)
+{
+    self->plain = plain;
+}
+
+static void aq_markdown_view_dispose(GObject *object)
+{
+    AqMarkdownView *self = AQ_MARKDOWN_VIEW(object);
+    if (self->shown)
+        cut(self, 0);
+    g_clear_pointer(&self->shown, g_array_unref);
+    g_clear_pointer(&self->fence, g_free);
+    G_OBJECT_CLASS(aq_markdown_view_parent_class)->dispose(object);
+}
+
+static void aq_markdown_view_class_init(AqMarkdownViewClass *klass)
+{
+    G_OBJECT_CLASS(klass)->dispose = aq_markdown_view_dispose;
+}
+
+static void aq_markdown_view_init(AqMarkdownView *self)
+{
+    self->shown = g_array_new(FALSE, FALSE, sizeof(Shown));
+    self->box = gtk_box_new(GTK_ORIENTATION_VERTICAL, 8);
+    adw_bin_set_child(ADW_BIN(self), self->box);
+}
