@@ -27,6 +27,7 @@
 #define AQ_API_N_MAX 64u            /* answers of one ask */
 #define AQ_API_TOP_MAX 20u          /* log-probabilities of a token */
 #define AQ_API_OUT_BYTES (1u << 20) /* unsent bytes of one client before its chat waits */
+#define AQ_API_TOOLS 0              /* the engine reads calls and keeps to schemas */
 #define AQ_API_ARENA_BYTES (1u << 30)
 
 /* ---- json.c ---------------------------------------------------------------------------------- */
@@ -99,15 +100,17 @@ typedef struct aq_ask {
     aq_jw messages;    /* OpenAI-shaped array, or empty */
     aq_prompt_in *prompt;
     uint32_t n_prompt;
-    const char *tools_json, *tool_choice, *schema_json;
-    bool one_call; /* parallel_tool_calls: false */
+    aq_jw tools; /* OpenAI-shaped array, or empty */
+    const char *schema_json, *vars_json, *tool_name;
+    uint32_t tool_choice; /* AQ_TOOLS_* */
+    bool one_call;        /* parallel_tool_calls: false */
     aq_sampling sampling;
     uint32_t n, max_tok;
     bool logprobs;
     uint32_t n_top;
     bool stream, usage; /* usage: a chunk of it at the end of a stream */
     bool echo;
-    void *own; /* the dialect's, in the arena */
+    const aq_json *tools_in; /* as the dialect has them */
 } aq_ask;
 void aq_ask_clear(aq_ask *);
 /** Parse the body, which must be an object, and take its "model". */
@@ -118,13 +121,52 @@ int aq_ask_sampling(aq_ask *, aq_fault *) AQ_MUST;
 int aq_ask_stop(aq_ask *, const char *key, aq_fault *) AQ_MUST;
 /** A number of tokens; -1 and 0 (where zero is said to be fine) mean no limit. */
 int aq_ask_max(aq_ask *, const char *key, aq_fault *) AQ_MUST;
+/** Tools as OpenAI's chat has them, checked; and who chooses. */
+int aq_ask_tools(aq_ask *, aq_fault *) AQ_MUST;
+/** As aq_ask_alloc of a copy of the written text, ended by NUL. */
+const char *aq_ask_keep(aq_ask *, aq_jw *, aq_fault *) AQ_MUST;
 void *aq_ask_alloc(aq_ask *, size_t n, aq_fault *) AQ_MUST; /* zeroed; NULL with the fault set */
 /** What the engine takes, for answer i of n. */
 void aq_ask_in(const aq_ask *, uint32_t i, aq_req_in *ret);
 
+/** 0, or the sentence that tools and schemas are not there yet. */
+int aq_tools_refused(aq_fault *);
+
+/* ---- build.c --------------------------------------------------------------------------------- */
+
+/** Messages being written from another dialect's: system texts at the beginning become one, and what an assistant said, thought
+ * and called in a row becomes one message. */
+typedef struct aq_mb {
+    aq_jw w;                  /* messages, comma-separated */
+    aq_jw lead;               /* parts of the leading system message */
+    aq_jw text, think, calls; /* of an assistant's message that is open */
+    bool open;
+} aq_mb;
+void aq_mb_system(aq_mb *, const char *text, size_t n);
+/** parts: comma-separated {"type":"text",…}. */
+void aq_mb_user(aq_mb *, const aq_jw *parts);
+void aq_mb_tool(aq_mb *, const char *call_id, const aq_jw *parts);
+void aq_mb_text(aq_mb *, const char *text, size_t n); /* of the assistant */
+void aq_mb_think(aq_mb *, const char *text, size_t n);
+void aq_mb_call(aq_mb *, const char *id, const char *name, const char *args, size_t n_args);
+/** Into a->messages; frees what the builder holds. */
+int aq_mb_end(aq_mb *, aq_ask *, aq_fault *) AQ_MUST;
+void aq_mb_clear(aq_mb *);
+static inline void aq_mb_clear_p(aq_mb *b)
+{
+    aq_mb_clear(b);
+}
+void aq_put_part(aq_jw *parts, const char *text, size_t n); /* one more {"type":"text",…} */
+/** One more tool; schema NULL = any object. */
+void aq_put_tool(aq_jw *tools, const char *name, const char *description, const aq_json *schema);
+
 /* ---- dialects -------------------------------------------------------------------------------- */
 
 typedef struct aq_job aq_job;
+typedef struct aq_call {
+    char id[48];
+    aq_bytes name, args;
+} aq_call;
 /** One answer of a job. */
 typedef struct aq_choice {
     aq_job *job;
@@ -137,7 +179,8 @@ typedef struct aq_choice {
     aq_bytes text, reasoning; /* kept when the answer is not streamed, or the dialect wants it */
     aq_jw logprobs;           /* comma-separated entries */
     uint32_t n_logprob;
-    uint32_t text_at; /* bytes of text sent so far */
+    aq_call *call; /* [n_call] */
+    uint32_t n_call;
 } aq_choice;
 
 typedef struct aq_dialect {
@@ -155,7 +198,8 @@ typedef struct aq_dialect {
     void (*alive)(aq_job *, aq_jw *);
     void (*whole)(aq_job *, aq_jw *); /* an answer that is not streamed */
 } aq_dialect;
-extern const aq_dialect aq_dialect_chat, aq_dialect_complete;
+extern const aq_dialect aq_dialect_chat, aq_dialect_complete, aq_dialect_responses,
+    aq_dialect_messages;
 
 typedef struct aq_model_ref aq_model_ref;
 typedef struct aq_xchg aq_xchg;
@@ -176,7 +220,12 @@ struct aq_job {
     aq_choice *choice;
     uint32_t n_done;
     aq_jw out;
-    void *own; /* the dialect's, freed with the job */
+    struct { /* of dialects whose stream has items that open and close */
+        uint32_t seq, n_item, call;
+        uint32_t kind;            /* AQ_EV_* of the open one, 0 = none */
+        size_t text_at, think_at; /* where it begins in the choice's text */
+        aq_jw items;              /* closed ones, comma-separated */
+    } st;
     /* job.c alone */
     uint64_t no;
     aq_xchg *x;
@@ -195,8 +244,9 @@ void aq_put_timings(aq_jw *, const aq_usage *); /* the object, in llama-server's
 /** {"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]} */
 void aq_put_logprob(aq_jw *, const aq_model *, const aq_event *, uint32_t n_top);
 const aq_model *aq_job_model(const aq_job *);
-/** Part of /apply-template and /v1/messages/count_tokens. */
+/** Parts of /apply-template and /v1/messages/count_tokens. */
 int aq_chat_messages(aq_ask *, aq_fault *) AQ_MUST;
+int aq_anthropic_prompt(aq_ask *, aq_fault *) AQ_MUST;
 
 /* ---- guard.c --------------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 void aq_ask_clear(aq_ask *a)
 {
     aq_jw_clear(&a->messages);
+    aq_jw_clear(&a->tools);
     aq_arena_free(a->arena);
     *a = (aq_ask){0};
 }
@@ -182,16 +183,102 @@ int aq_ask_max(aq_ask *a, const char *key, aq_fault *f)
     return 1;
 }
 
+const char *aq_ask_keep(aq_ask *a, aq_jw *w, aq_fault *f)
+{
+    char *p = w->rc < 0 ? NULL : aq_arena_strndup(a->arena, (const char *)w->b.p, w->b.n);
+
+    if (!p)
+        aq_fault_set(f, 503, "unavailable_error", NULL, "there is no memory for this request");
+    return p;
+}
+
+/* "tool_choice": none, auto, required, or {"type":"function","function":{"name":…}}. */
+static int tool_choice(aq_ask *a, aq_fault *f)
+{
+    const aq_json *v = aq_json_get(a->body, "tool_choice");
+    static const char *const names[] = {"auto", "none", "required"};
+
+    if (!v || v->kind == AQ_JSON_NULL)
+        return 0;
+    if (v->kind == AQ_JSON_STR) {
+        for (uint32_t i = 0; i < AQ_LEN(names); i++)
+            if (!strcmp(v->str, names[i])) {
+                a->tool_choice = i;
+                return 0;
+            }
+        return aq_fault_field(f, "tool_choice",
+                              "'tool_choice' can be auto, none, required or a function");
+    }
+    const aq_json *fn = aq_json_get(v, "function");
+    a->tool_name = aq_json_str(fn ? fn : v, "name");
+    a->tool_choice = AQ_TOOLS_NAMED;
+    return a->tool_name ? 0 : aq_fault_field(f, "tool_choice", "'tool_choice' names no function");
+}
+
+int aq_tools_refused(aq_fault *f)
+{
+    return AQ_API_TOOLS ? 0
+                        : aq_fault_field(f, "tools",
+                                         "tools and answers bound to a schema are not "
+                                         "supported yet: leave them out");
+}
+
+int aq_ask_tools(aq_ask *a, aq_fault *f)
+{
+    const aq_json *v = NULL;
+    bool parallel = true, named = false;
+    int rc = aq_field_of(a->body, "tools", AQ_JSON_ARR, &v, f);
+
+    rc = rc < 0 ? rc : aq_field_bool(a->body, "parallel_tool_calls", &parallel, f);
+    rc = rc < 0 ? rc : tool_choice(a, f);
+    if (rc < 0)
+        return rc;
+    a->one_call = !parallel;
+    if (!v || !v->n) {
+        if (a->tool_choice >= AQ_TOOLS_REQUIRED)
+            return aq_fault_field(f, "tool_choice",
+                                  "'tool_choice' asks for a call, and there are no 'tools'");
+        a->tool_choice = AQ_TOOLS_AUTO;
+        return 0;
+    }
+    aq_jw_s(&a->tools, "[");
+    for (const aq_json *t = v->item; t; t = t->next) {
+        const aq_json *fn = aq_json_get(t, "function");
+        const char *type = aq_json_str(t, "type"), *name = aq_json_str(fn, "name");
+        if (t->kind != AQ_JSON_OBJ || !type || strcmp(type, "function") != 0 || !name || !*name)
+            return aq_fault_field(
+                f, "tools",
+                "'tools' has one that is not {\"type\":\"function\",\"function\":{\"name\":…}}");
+        named = named || (a->tool_name && !strcmp(a->tool_name, name));
+        aq_jw_v(&a->tools, t);
+        aq_jw_s(&a->tools, t->next ? "," : "");
+    }
+    if (a->tool_choice == AQ_TOOLS_NAMED && !named)
+        return aq_fault_field(f, "tool_choice",
+                              "'tool_choice' names '%.80s', which 'tools' does not have",
+                              a->tool_name);
+    aq_jw_n(&a->tools, "]", 2); /* with its NUL */
+    return a->tools.rc < 0                   ? aq_fault_err(f, a->tools.rc, NULL)
+           : a->tool_choice == AQ_TOOLS_NONE ? 0
+                                             : aq_tools_refused(f);
+}
+
 void aq_ask_in(const aq_ask *a, uint32_t i, aq_req_in *ret)
 {
-    *ret = (aq_req_in){.sampling = a->sampling, .max_tok = a->max_tok, .tools_json = a->tools_json};
+    *ret = (aq_req_in){.sampling = a->sampling,
+                       .max_tok = a->max_tok,
+                       .tools_json = (const char *)a->tools.b.p,
+                       .tool_choice = a->tool_choice,
+                       .tool_name = a->tool_name,
+                       .one_call = a->one_call,
+                       .schema_json = a->schema_json,
+                       .vars_json = a->vars_json};
     if (ret->sampling.seed) /* several answers differ, and each can be had again */
         ret->sampling.seed += i % a->n;
     if (!ret->sampling.seed && a->sampling.seed)
         ret->sampling.seed = 1;
     if (a->logprobs)
         ret->n_logprobs = AQ_MAX(a->n_top, 1u);
-    ret->schema_json = a->schema_json;
     if (!a->n_prompt) {
         ret->messages_json = (const char *)a->messages.b.p; /* ends in NUL: see aq_chat_messages */
         return;

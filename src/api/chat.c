@@ -74,10 +74,11 @@ int aq_chat_messages(aq_ask *a, aq_fault *f)
     return a->messages.rc < 0 ? aq_fault_err(f, a->messages.rc, NULL) : 0;
 }
 
-/* "response_format": text, or the schema of the answer. */
+/* "response_format": text, any JSON object, or the schema of the answer. */
 static int response_format(aq_ask *a, aq_fault *f)
 {
-    const aq_json *v = NULL;
+    __attribute__((cleanup(aq_jw_clear_p))) aq_jw w = {0};
+    const aq_json *v = NULL, *js = NULL, *schema = NULL;
     int rc = aq_field_of(a->body, "response_format", AQ_JSON_OBJ, &v, f);
 
     if (rc < 1)
@@ -85,22 +86,21 @@ static int response_format(aq_ask *a, aq_fault *f)
     const char *type = aq_json_str(v, "type");
     if (type && !strcmp(type, "text"))
         return 0;
-    return aq_fault_field(f, "response_format",
-                          "'response_format' can only be text: answers bound to a schema are not "
-                          "supported yet");
-}
-
-static int tools(aq_ask *a, aq_fault *f)
-{
-    const aq_json *v = NULL;
-    int rc = aq_field_of(a->body, "tools", AQ_JSON_ARR, &v, f);
-
-    if (rc < 1 || !v->n)
-        return rc < 0 ? rc : 0;
-    const char *choice = aq_json_str(a->body, "tool_choice");
-    if (choice && !strcmp(choice, "none"))
-        return 0;
-    return aq_fault_field(f, "tools", "'tools' are not supported yet: leave them out");
+    if (type && !strcmp(type, "json_object")) {
+        a->schema_json = "{\"type\":\"object\"}";
+        return aq_tools_refused(f);
+    }
+    if (!type || strcmp(type, "json_schema") != 0)
+        return aq_fault_field(f, "response_format",
+                              "'response_format' can be of type text, json_object or json_schema");
+    rc = aq_field_of(v, "json_schema", AQ_JSON_OBJ, &js, f);
+    rc = rc < 1 ? rc : aq_field_of(js, "schema", AQ_JSON_OBJ, &schema, f);
+    if (rc < 1)
+        return aq_fault_field(f, "response_format", "'response_format' has no json_schema.schema");
+    aq_jw_v(&w, schema);
+    if (!(a->schema_json = aq_ask_keep(a, &w, f)))
+        return -AQ_E_NOMEM;
+    return aq_tools_refused(f);
 }
 
 static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
@@ -128,7 +128,7 @@ static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
     if (rc == 1)
         rc = aq_field_bool(opt, "include_usage", &a->usage, f);
     rc = rc < 0 ? rc : response_format(a, f);
-    return rc < 0 ? rc : tools(a, f);
+    return rc < 0 ? rc : aq_ask_tools(a, f);
 }
 
 static const char *finish(int32_t reason)
@@ -163,13 +163,37 @@ static void begin(aq_job *j, aq_jw *w)
     }
 }
 
+/* A call begins with its index, id and name; after that only pieces of its arguments come. */
+static void call_event(aq_job *j, aq_choice *c, const aq_event *ev, aq_jw *w)
+{
+    if (ev->kind == AQ_EV_CALL_ARGS && !ev->n_bytes)
+        return;
+    chunk(j, c, w);
+    aq_jw_f(w, "{\"tool_calls\":[{\"index\":%u,", ev->call);
+    if (ev->kind == AQ_EV_CALL_START) {
+        aq_jw_s(w, "\"id\":");
+        aq_jw_q(w, ev->call_id);
+        aq_jw_s(w, ",\"type\":\"function\",\"function\":{\"name\":");
+        aq_jw_qn(w, ev->bytes, ev->n_bytes);
+        aq_jw_s(w, ",\"arguments\":\"\"}");
+    } else {
+        aq_jw_s(w, "\"function\":{\"arguments\":");
+        aq_jw_qn(w, ev->bytes, ev->n_bytes);
+        aq_jw_s(w, "}");
+    }
+    aq_jw_s(w, "}]},\"finish_reason\":null}]");
+    aq_jw_s(w, j->ask.usage ? ",\"usage\":null}\n\n" : "}\n\n");
+}
+
 static void event(aq_job *j, aq_choice *c, const aq_event *ev, aq_jw *w)
 {
     bool lp = j->ask.logprobs && ev->n_top;
 
-    if (!ev->n_bytes && !lp)
+    if (ev->kind == AQ_EV_CALL_START || ev->kind == AQ_EV_CALL_ARGS) {
+        call_event(j, c, ev, w);
         return;
-    if (ev->kind != AQ_EV_TEXT && ev->kind != AQ_EV_REASONING)
+    }
+    if (!ev->n_bytes && !lp)
         return;
     chunk(j, c, w);
     aq_jw_s(w, ev->kind == AQ_EV_TEXT ? "{\"content\":" : "{\"reasoning_content\":");
@@ -238,8 +262,21 @@ static void put_choice(const aq_job *j, const aq_choice *c, aq_jw *w)
 {
     aq_jw_f(w, "{\"index\":%u,\"message\":{\"role\":\"assistant\",\"content\":",
             (unsigned)(c - j->choice));
-    aq_jw_qn(w, (const char *)c->text.p, c->text.n);
+    if (c->n_call && !c->text.n)
+        aq_jw_s(w, "null");
+    else
+        aq_jw_qn(w, (const char *)c->text.p, c->text.n);
     aq_jw_s(w, ",\"refusal\":null");
+    for (uint32_t i = 0; i < c->n_call; i++) {
+        const aq_call *k = &c->call[i];
+        aq_jw_s(w, i ? ",{\"id\":" : ",\"tool_calls\":[{\"id\":");
+        aq_jw_q(w, k->id);
+        aq_jw_s(w, ",\"type\":\"function\",\"function\":{\"name\":");
+        aq_jw_qn(w, (const char *)k->name.p, k->name.n);
+        aq_jw_s(w, ",\"arguments\":");
+        aq_jw_qn(w, (const char *)k->args.p, k->args.n);
+        aq_jw_s(w, i + 1 < c->n_call ? "}}" : "}}]");
+    }
     if (c->reasoning.n) {
         aq_jw_s(w, ",\"reasoning_content\":");
         aq_jw_qn(w, (const char *)c->reasoning.p, c->reasoning.n);

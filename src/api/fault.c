@@ -7,9 +7,8 @@
 
 #include "api-priv.h"
 
-AQ_PRINTF(5, 0)
-static void vset(aq_fault *f, int http, const char *type, const char *code, const char *fmt,
-                 va_list ap)
+static AQ_PRINTF(5, 0) void vset(aq_fault *f, int http, const char *type, const char *code,
+                                 const char *fmt, va_list ap)
 {
     *f = (aq_fault){.http = http, .type = type, .code = code};
     vsnprintf(f->text, sizeof f->text, fmt, ap);

@@ -112,10 +112,15 @@ static void job_free(aq_job *j)
         aq_bytes_clear(&j->choice[i].text);
         aq_bytes_clear(&j->choice[i].reasoning);
         aq_jw_clear(&j->choice[i].logprobs);
+        for (uint32_t k = 0; k < j->choice[i].n_call; k++) {
+            aq_bytes_clear(&j->choice[i].call[k].name);
+            aq_bytes_clear(&j->choice[i].call[k].args);
+        }
+        free(j->choice[i].call);
     }
     free(j->choice);
     aq_jw_clear(&j->out);
-    free(j->own);
+    aq_jw_clear(&j->st.items);
     aq_ask_clear(&j->ask);
     aq_model_put(j->model);
     if (j->body)
@@ -199,6 +204,21 @@ static void job_done(aq_job *j)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
+static int keep_call(aq_choice *c, const aq_event *ev)
+{
+    if (ev->kind == AQ_EV_CALL_START) {
+        aq_call *more = realloc(c->call, (c->n_call + 1) * sizeof *more);
+        if (!more)
+            return -AQ_E_NOMEM;
+        c->call = more;
+        aq_call *k = &c->call[c->n_call++];
+        *k = (aq_call){0};
+        snprintf(k->id, sizeof k->id, "%s", ev->call_id ? ev->call_id : "");
+        return aq_bytes_put(&k->name, ev->bytes, ev->n_bytes);
+    }
+    return ev->call < c->n_call ? aq_bytes_put(&c->call[ev->call].args, ev->bytes, ev->n_bytes) : 0;
+}
+
 static int keep(aq_choice *c, const aq_event *ev)
 {
     aq_job *j = c->job;
@@ -208,6 +228,8 @@ static int keep(aq_choice *c, const aq_event *ev)
         rc = aq_bytes_put(&c->text, ev->bytes, ev->n_bytes);
     else if (ev->kind == AQ_EV_REASONING)
         rc = aq_bytes_put(&c->reasoning, ev->bytes, ev->n_bytes);
+    else if (ev->kind == AQ_EV_CALL_START || ev->kind == AQ_EV_CALL_ARGS)
+        rc = keep_call(c, ev);
     if (ev->kind == AQ_EV_REASONING)
         c->n_reasoning_tok++;
     if (rc >= 0 && j->ask.logprobs && ev->n_top && ev->kind == AQ_EV_TEXT) {
@@ -408,9 +430,15 @@ static void fault_of_submit(aq_job *j, const aq_req_in *in, int rc, const aq_err
                      n_ctx, n);
         }
     }
-    if (j->fault.http == 400 && !j->fault.param[0])
+    if (j->fault.http == 400 && !j->fault.param[0]) {
+        bool messages = !strncmp(j->fault.text, "message", 7) || j->fault.n_ctx;
         snprintf(j->fault.param, sizeof j->fault.param, "%s",
-                 in->messages_json ? "messages" : "prompt");
+                 !in->messages_json                           ? "prompt"
+                 : !messages && strstr(j->fault.text, "tool") ? "tools"
+                 : !messages && in->schema_json && strstr(j->fault.text, "schema")
+                     ? "response_format"
+                     : "messages");
+    }
 }
 
 static int tokenize_prompts(aq_job *j)

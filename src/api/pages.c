@@ -8,7 +8,8 @@
 
 /* ---- routing --------------------------------------------------------------------------------- */
 
-static const aq_dialect *const dialects[] = {&aq_dialect_chat, &aq_dialect_complete};
+static const aq_dialect *const dialects[] = {&aq_dialect_chat, &aq_dialect_complete,
+                                             &aq_dialect_responses, &aq_dialect_messages};
 
 const aq_dialect *aq_dialect_of(const char *path)
 {
@@ -34,6 +35,7 @@ typedef struct page {
 static int tokenize(page *, aq_ask *, aq_jw *, aq_fault *);
 static int detokenize(page *, aq_ask *, aq_jw *, aq_fault *);
 static int apply_template(page *, aq_ask *, aq_jw *, aq_fault *);
+static int count_tokens(page *, aq_ask *, aq_jw *, aq_fault *);
 
 static void get_health(aq_api *, aq_jw *);
 static void get_models(aq_api *, aq_jw *);
@@ -50,8 +52,11 @@ static const struct {
 static const struct {
     const char *path;
     int (*fill)(page *, aq_ask *, aq_jw *, aq_fault *);
-} posts[] = {
-    {"/tokenize", tokenize}, {"/detokenize", detokenize}, {"/apply-template", apply_template}};
+} posts[] = {{"/tokenize", tokenize},
+             {"/detokenize", detokenize},
+             {"/apply-template", apply_template},
+             {"/v1/messages/count_tokens", count_tokens},
+             {"/messages/count_tokens", count_tokens}};
 static const struct {
     const char *path, *what;
 } missing[] = {{"/v1/embeddings", "embeddings"},
@@ -361,6 +366,22 @@ static int apply_template(page *p, aq_ask *a, aq_jw *w, aq_fault *f)
     aq_jw_s(w, "{\"prompt\":");
     aq_jw_qn(w, (const char *)text.p, text.n);
     aq_jw_s(w, "}");
+    return 0;
+}
+
+static int count_tokens(page *p, aq_ask *a, aq_jw *w, aq_fault *f)
+{
+    __attribute__((cleanup(aq_toks_clear))) aq_toks toks = {0};
+    aq_req_in in;
+    aq_err err = {0};
+    int rc = aq_anthropic_prompt(a, f);
+
+    if (rc < 0)
+        return rc;
+    aq_ask_in(a, 0, &in);
+    if ((rc = aq_chat_prompt(p->model->m.model, &in, NULL, &toks, &err)) < 0)
+        return aq_fault_err(f, rc, &err);
+    aq_jw_f(w, "{\"input_tokens\":%u}", toks.n);
     return 0;
 }
 

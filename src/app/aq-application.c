@@ -18,6 +18,9 @@ struct _AqApplication {
     AdwApplication parent;
     AqEngineHost *host;
     AqModelLibrary *library;
+    AqChats *chats;
+    AqPoolHost *pool;
+    gboolean pool_splits; /* it starts one */
     GSettings *settings;
     char *ask; /* once the model is there */
     double temperature;
@@ -47,9 +50,11 @@ static void open_path(AqApplication *self, const char *path)
     aq_engine_host_load(self->host, path);
 }
 
-/* What was used last, else the guide model. */
+/* What was used last, else the guide model; unless the pool takes up a split of before. */
 static void open_first(AqApplication *self)
 {
+    if (self->pool_splits)
+        return;
     g_autofree char *last =
         self->settings ? g_settings_get_string(self->settings, "last-model") : NULL;
     const char *guide = aq_paths_guide();
@@ -149,7 +154,8 @@ static void quit_action(GSimpleAction *action, GVariant *parameter, gpointer use
 
 /* ---- window --------------------------------------------------------------------------------- */
 
-static void host_closed(gpointer user)
+/* The engine is gone, or the chats are written. */
+static void part_closed(gpointer user)
 {
     g_application_release(user);
     g_object_unref(user);
@@ -161,7 +167,12 @@ static void aq_application_window_removed(GtkApplication *app, GtkWindow *window
     if (AQ_IS_WINDOW(window) && self->host) {
         g_application_hold(G_APPLICATION(app));
         g_signal_handlers_disconnect_by_data(self->host, self);
-        aq_engine_host_close(self->host, host_closed, g_object_ref(app));
+        g_application_hold(G_APPLICATION(app));
+        aq_pool_host_close(self->pool);
+        g_clear_object(&self->pool);
+        aq_chats_close(self->chats, part_closed, g_object_ref(app));
+        aq_engine_host_close(self->host, part_closed, g_object_ref(app));
+        g_clear_object(&self->chats);
         g_clear_object(&self->library);
         g_clear_object(&self->host);
     }
@@ -169,7 +180,7 @@ static void aq_application_window_removed(GtkApplication *app, GtkWindow *window
 }
 
 /* The window, made on the first call. */
-static AqWindow *present(AqApplication *self, gboolean *ret_made)
+static AqWindow *present(AqApplication *self, gboolean keep_chats, gboolean *ret_made)
 {
     AqWindow *window = window_of(self);
     *ret_made = window == NULL;
@@ -177,8 +188,14 @@ static AqWindow *present(AqApplication *self, gboolean *ret_made)
         self->host = aq_engine_host_new(aq_paths_cpu());
         self->library = aq_model_library_new(self->host, aq_paths_models(), aq_paths_guide());
         g_signal_connect_swapped(self->host, "changed", G_CALLBACK(on_host_changed), self);
-        window = aq_window_new(GTK_APPLICATION(self), self->host, self->library, self->settings,
-                               self->temperature, aq_paths_models());
+        g_autoptr(AqChatStore) store = aq_chat_store_new(keep_chats ? aq_paths_chats() : NULL);
+        self->chats = aq_chats_new(self->host, store, self->temperature);
+        window = aq_window_new(GTK_APPLICATION(self), self->host, self->library, self->chats,
+                               self->settings, aq_paths_models());
+        self->pool =
+            aq_pool_host_new(self->host, aq_paths_pool(), aq_paths_models(), aq_paths_guide());
+        aq_window_set_pool(window, self->pool, self->library);
+        self->pool_splits = aq_pool_host_start(self->pool);
     }
     return window;
 }
@@ -187,7 +204,7 @@ static void aq_application_activate(GApplication *app)
 {
     AqApplication *self = AQ_APPLICATION(app);
     gboolean made;
-    AqWindow *window = present(self, &made);
+    AqWindow *window = present(self, TRUE, &made);
     if (made)
         open_first(self);
     gtk_window_present(GTK_WINDOW(window));
@@ -197,7 +214,7 @@ static void aq_application_open(GApplication *app, GFile **files, int n_files, c
 {
     AqApplication *self = AQ_APPLICATION(app);
     gboolean made;
-    AqWindow *window = present(self, &made);
+    AqWindow *window = present(self, TRUE, &made);
     g_autofree char *path = n_files > 0 ? g_file_get_path(files[0]) : NULL;
     if (path)
         open_path(self, path);
@@ -293,7 +310,8 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
     if (!model && rest)
         model = rest[0];
 
-    AqWindow *window = present(self, &made);
+    /* A picture neither shows the user's chats nor adds to them. */
+    AqWindow *window = present(self, page == NULL, &made);
     if (size) {
         int width, height;
         if (sscanf(size, "%dx%d", &width, &height) == 2)
@@ -338,7 +356,9 @@ static void aq_application_startup(GApplication *app)
 static void aq_application_finalize(GObject *object)
 {
     AqApplication *self = AQ_APPLICATION(object);
+    g_clear_object(&self->pool);
     g_clear_object(&self->library);
+    g_clear_object(&self->chats);
     g_clear_object(&self->host);
     g_clear_object(&self->settings);
     g_free(self->ask);

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chat in the sidebar: its title, whether an answer is under way, a button that deletes it. */
+/* A chat in the sidebar: its title, whether an answer is under way, a menu of what can be done with it (also by F2, Delete, the Menu key
+ * and a right click). */
 #include "aq-chat-row.h"
 
+#include <adwaita.h>
 #include <glib/gi18n.h>
+
+#include "aq-menu.h"
 
 struct _AqChatRow {
     GtkListBoxRow parent;
-    GtkWidget *title, *busy, *delete;
+    GtkWidget *title, *busy, *menu;
     AqChat *chat;
 };
 
@@ -17,12 +21,12 @@ static guint signal_delete;
 static void on_title(AqChatRow *self)
 {
     const char *title = aq_chat_get_title(self->chat);
-    g_autofree char *what = g_strdup_printf(_("Delete “%s”"), title);
+    g_autofree char *what = g_strdup_printf(_("Menu of “%s”"), title);
     gtk_label_set_text(GTK_LABEL(self->title), title);
     gtk_widget_set_tooltip_text(GTK_WIDGET(self), title);
     gtk_accessible_update_property(GTK_ACCESSIBLE(self), GTK_ACCESSIBLE_PROPERTY_LABEL, title, -1);
-    gtk_accessible_update_property(GTK_ACCESSIBLE(self->delete), GTK_ACCESSIBLE_PROPERTY_LABEL,
-                                   what, -1);
+    gtk_accessible_update_property(GTK_ACCESSIBLE(self->menu), GTK_ACCESSIBLE_PROPERTY_LABEL, what,
+                                   -1);
 }
 
 static void on_busy(AqChatRow *self)
@@ -30,9 +34,53 @@ static void on_busy(AqChatRow *self)
     gtk_widget_set_visible(self->busy, aq_chat_get_busy(self->chat));
 }
 
-static void on_delete(AqChatRow *self)
+/* ---- menu ----------------------------------------------------------------------------------- */
+
+static const AqMenuItem menu_items[] = {
+    {N_("_Rename…"), "row.rename"},
+    {N_("_Delete"), "row.delete"},
+};
+
+static void delete_action(GtkWidget *widget, const char *action, GVariant *parameter)
 {
-    g_signal_emit(self, signal_delete, 0);
+    g_signal_emit(widget, signal_delete, 0);
+}
+
+static void rename_done(AdwAlertDialog *dialog, const char *response, AqChat *chat)
+{
+    GtkWidget *entry = adw_alert_dialog_get_extra_child(dialog);
+    if (g_str_equal(response, "rename"))
+        aq_chat_set_title(chat, gtk_editable_get_text(GTK_EDITABLE(entry)));
+}
+
+static void rename_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqChatRow *self = AQ_CHAT_ROW(widget);
+    AdwDialog *dialog = adw_alert_dialog_new(_("Rename Chat"), NULL);
+    AdwAlertDialog *alert = ADW_ALERT_DIALOG(dialog);
+    GtkWidget *entry = gtk_entry_new();
+    gtk_editable_set_text(GTK_EDITABLE(entry), aq_chat_get_title(self->chat));
+    gtk_entry_set_activates_default(GTK_ENTRY(entry), TRUE);
+    gtk_accessible_update_property(GTK_ACCESSIBLE(entry), GTK_ACCESSIBLE_PROPERTY_LABEL, _("Title"),
+                                   -1);
+    adw_alert_dialog_set_extra_child(alert, entry);
+    adw_alert_dialog_add_responses(alert, "cancel", _("_Cancel"), "rename", _("_Rename"), NULL);
+    adw_alert_dialog_set_response_appearance(alert, "rename", ADW_RESPONSE_SUGGESTED);
+    adw_alert_dialog_set_default_response(alert, "rename");
+    adw_alert_dialog_set_close_response(alert, "cancel");
+    g_signal_connect_object(alert, "response", G_CALLBACK(rename_done), self->chat, 0);
+    adw_dialog_set_focus(dialog, entry);
+    adw_dialog_present(dialog, widget);
+}
+
+static void menu_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    gtk_menu_button_popup(GTK_MENU_BUTTON(AQ_CHAT_ROW(widget)->menu));
+}
+
+static void on_right_click(AqChatRow *self)
+{
+    gtk_menu_button_popup(GTK_MENU_BUTTON(self->menu));
 }
 
 AqChat *aq_chat_row_get_chat(AqChatRow *self)
@@ -58,13 +106,25 @@ static void aq_chat_row_class_init(AqChatRowClass *klass)
                                                 "/io/github/aquiferpool/Aquifer/aq-chat-row.ui");
     gtk_widget_class_bind_template_child(widget_class, AqChatRow, title);
     gtk_widget_class_bind_template_child(widget_class, AqChatRow, busy);
-    gtk_widget_class_bind_template_child(widget_class, AqChatRow, delete);
-    gtk_widget_class_bind_template_callback(widget_class, on_delete);
+    gtk_widget_class_bind_template_child(widget_class, AqChatRow, menu);
+    gtk_widget_class_install_action(widget_class, "row.rename", NULL, rename_action);
+    gtk_widget_class_install_action(widget_class, "row.delete", NULL, delete_action);
+    gtk_widget_class_install_action(widget_class, "row.menu", NULL, menu_action);
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_F2, 0, "row.rename", NULL);
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_Delete, 0, "row.delete", NULL);
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_Menu, 0, "row.menu", NULL);
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_F10, GDK_SHIFT_MASK, "row.menu",
+                                        NULL);
 }
 
 static void aq_chat_row_init(AqChatRow *self)
 {
     gtk_widget_init_template(GTK_WIDGET(self));
+    aq_menu_set(GTK_MENU_BUTTON(self->menu), menu_items, G_N_ELEMENTS(menu_items));
+    GtkGesture *click = gtk_gesture_click_new();
+    gtk_gesture_single_set_button(GTK_GESTURE_SINGLE(click), GDK_BUTTON_SECONDARY);
+    g_signal_connect_swapped(click, "pressed", G_CALLBACK(on_right_click), self);
+    gtk_widget_add_controller(GTK_WIDGET(self), GTK_EVENT_CONTROLLER(click));
 }
 
 AqChatRow *aq_chat_row_new(AqChat *chat)

@@ -15,7 +15,8 @@ struct _AqChatView {
     GtkWidget *stack, *empty_page, *scrolled, *list, *entry, *placeholder, *send, *stop;
     AqChat *chat;
     gboolean at_end;
-    guint scroll_tick;
+    guint scroll_tick, show_tick;
+    gint64 show_id; /* message to scroll to, or 0 */
 };
 
 G_DEFINE_FINAL_TYPE(AqChatView, aq_chat_view, ADW_TYPE_BIN)
@@ -36,7 +37,8 @@ static void update(AqChatView *self)
     g_autofree char *text = entry_text(self);
     gboolean blank = !*g_strstrip(text);
 
-    gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.send", can && !busy && !blank);
+    gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.send",
+                                  can && !busy && !blank && aq_chat_get_loaded(self->chat));
     gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.stop", busy);
     gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.ask-again", can && !busy);
     gtk_widget_set_visible(self->send, !busy);
@@ -122,6 +124,54 @@ static void on_resized(AqChatView *self)
             gtk_widget_add_tick_callback(GTK_WIDGET(self), scroll_to_end, NULL, NULL);
 }
 
+/* ---- a message that was searched for -------------------------------------------------------- */
+
+static int position_of(AqChatView *self, gint64 id)
+{
+    GListModel *messages = aq_chat_get_messages(self->chat);
+    guint n = g_list_model_get_n_items(messages);
+    for (guint i = 0; i < n; i++) {
+        g_autoptr(AqMessage) m = g_list_model_get_item(messages, i);
+        if (aq_message_get_id(m) == id)
+            return (int)i;
+    }
+    return -1;
+}
+
+/* A frame later, when the rows have their places. */
+static gboolean show_message(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
+{
+    AqChatView *self = AQ_CHAT_VIEW(widget);
+    int at = position_of(self, self->show_id);
+    GtkListBoxRow *row =
+        at >= 0 ? gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->list), at) : NULL;
+    graphene_point_t p;
+    self->show_tick = 0;
+    self->show_id = 0;
+    if (row &&
+        gtk_widget_compute_point(GTK_WIDGET(row), self->list, &GRAPHENE_POINT_INIT(0, 0), &p)) {
+        self->at_end = FALSE;
+        gtk_adjustment_set_value(
+            gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled)), p.y);
+    }
+    return G_SOURCE_REMOVE;
+}
+
+void aq_chat_view_show_message(AqChatView *self, gint64 message)
+{
+    g_return_if_fail(AQ_IS_CHAT_VIEW(self));
+    self->show_id = message;
+    self->at_end = FALSE;
+    if (aq_chat_get_loaded(self->chat) && !self->show_tick)
+        self->show_tick = gtk_widget_add_tick_callback(GTK_WIDGET(self), show_message, NULL, NULL);
+}
+
+static void on_loaded(AqChatView *self)
+{
+    if (self->show_id)
+        aq_chat_view_show_message(self, self->show_id);
+}
+
 static GtkWidget *create_row(gpointer item, gpointer user)
 {
     return GTK_WIDGET(aq_message_row_new(item));
@@ -202,6 +252,8 @@ AqChatView *aq_chat_view_new(AqChat *chat)
     g_signal_connect_object(chat, "notify", G_CALLBACK(update), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(aq_chat_get_host(chat), "changed", G_CALLBACK(update), self,
                             G_CONNECT_SWAPPED);
+    g_signal_connect_object(chat, "notify::loaded", G_CALLBACK(on_loaded), self, G_CONNECT_SWAPPED);
+    aq_chat_load(chat);
     on_items_changed(self);
     update(self);
     return self;

@@ -15,5 +15,7 @@ G_DECLARE_FINAL_TYPE(AqChatView, aq_chat_view, AQ, CHAT_VIEW, AdwBin)
 AqChatView *aq_chat_view_new(AqChat *chat);
 AqChat *aq_chat_view_get_chat(AqChatView *self);
 void aq_chat_view_focus_entry(AqChatView *self);
+/** Scroll to a message, once it is there. */
+void aq_chat_view_show_message(AqChatView *self, gint64 message);
 
 G_END_DECLS

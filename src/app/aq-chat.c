@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chat: its messages, its title, the answer under way. All chats share one engine, which keeps the longest known prefix of each, so a
- * chat always sends its whole history. Main thread. */
+/* A chat: a tree of messages, the branch of it that is in view, the answer under way. All chats share one engine, which keeps the longest
+ * known prefix of each, so a chat always sends its whole branch.
+ *
+ * What happens goes to the store at once, but for an answer that grows: that is put every FLUSH_MS. */
 #include "aq-chat.h"
 
 #include <glib/gi18n.h>
@@ -8,23 +10,212 @@
 #include "aq-format.h"
 #include "aq-reply.h"
 
+#define FLUSH_MS 300
+
 struct _AqChat {
     GObject parent;
     AqEngineHost *host;
-    GListStore *messages;
-    AqReply *reply; /* under way, or NULL */
-    char *title;    /* NULL until something was asked */
+    AqChatStore *store;   /* or NULL */
+    GPtrArray *all;       /* every message, by ascending number */
+    GListStore *messages; /* the branch in view */
+    AqReply *reply;       /* under way, or NULL */
+    AqMessage *answer;    /* that it writes */
+    guint flush_timer;
+    char *title; /* NULL until something was asked */
+    gint64 id, leaf, created_us, changed_us;
+    gboolean loaded, loading, deleted;
     double temperature;
 };
 
-enum { PROP_TITLE = 1, PROP_BUSY, PROP_EMPTY, N_PROPS };
+enum { PROP_TITLE = 1, PROP_BUSY, PROP_EMPTY, PROP_LOADED, N_PROPS };
 static GParamSpec *props[N_PROPS];
+static guint signal_changed;
 
 G_DEFINE_FINAL_TYPE(AqChat, aq_chat, G_TYPE_OBJECT)
+
+/* ---- kept ----------------------------------------------------------------------------------- */
+
+static void put_chat(AqChat *self)
+{
+    if (!self->store)
+        return;
+    const AqStoreChat c = {.id = self->id,
+                           .created_us = self->created_us,
+                           .changed_us = self->changed_us,
+                           .leaf = self->leaf,
+                           .title = self->title,
+                           .deleted = self->deleted};
+    aq_chat_store_put_chat(self->store, &c);
+}
+
+static void put_message(AqChat *self, AqMessage *message)
+{
+    if (!self->store)
+        return;
+    AqStoreMessage m;
+    aq_message_to_stored(message, self->id, &m);
+    aq_chat_store_put_message(self->store, &m, G_OBJECT(message));
+}
+
+static gboolean flush_tick(gpointer user)
+{
+    AqChat *self = user;
+    self->flush_timer = 0;
+    if (self->answer)
+        put_message(self, self->answer);
+    return G_SOURCE_REMOVE;
+}
+
+static void on_answer_changed(AqChat *self)
+{
+    if (self->store && !self->flush_timer && aq_message_is_running(self->answer))
+        self->flush_timer = g_timeout_add(FLUSH_MS, flush_tick, self);
+}
+
+void aq_chat_set_deleted(AqChat *self, gboolean deleted)
+{
+    self->deleted = deleted;
+    put_chat(self);
+}
+
+void aq_chat_drop(AqChat *self)
+{
+    g_clear_handle_id(&self->flush_timer, g_source_remove);
+    if (self->store)
+        aq_chat_store_drop_chat(self->store, self->id);
+}
+
+void aq_chat_put_all(AqChat *self)
+{
+    if (!self->loaded || !self->leaf)
+        return;
+    put_chat(self);
+    for (guint i = 0; i < self->all->len; i++)
+        put_message(self, self->all->pdata[i]);
+}
+
+/* ---- the tree ------------------------------------------------------------------------------- */
+
+static AqMessage *message_of(AqChat *self, gint64 id)
+{
+    guint lo = 0, hi = self->all->len;
+    while (lo < hi) {
+        guint mid = lo + (hi - lo) / 2;
+        gint64 at = aq_message_get_id(self->all->pdata[mid]);
+        if (at == id)
+            return self->all->pdata[mid];
+        if (at < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return NULL;
+}
+
+/* Make the branch that ends in the leaf the one in view; what both have stays. */
+static void show_branch(AqChat *self)
+{
+    g_autoptr(GPtrArray) path = g_ptr_array_new();
+    guint same = 0, n = g_list_model_get_n_items(G_LIST_MODEL(self->messages));
+    /* A parent has a smaller number, else the file was made by hand: then the branch begins there. */
+    for (AqMessage *m = message_of(self, self->leaf); m;) {
+        g_ptr_array_insert(path, 0, m);
+        gint64 parent = aq_message_get_parent(m);
+        m = parent < aq_message_get_id(m) ? message_of(self, parent) : NULL;
+    }
+    while (same < n && same < path->len) {
+        g_autoptr(AqMessage) m = g_list_model_get_item(G_LIST_MODEL(self->messages), same);
+        if (m != path->pdata[same])
+            break;
+        same++;
+    }
+    g_list_store_splice(self->messages, same, n - same, path->pdata + same, path->len - same);
+}
+
+static AqMessage *last_message(AqChat *self)
+{
+    return message_of(self, self->leaf);
+}
+
+/* A new leaf below the last message, or beside it below its parent. */
+static void add_message(AqChat *self, AqMessage *message, gint64 parent)
+{
+    gboolean was_empty = self->leaf == 0;
+    gint64 id = self->store ? aq_chat_store_new_id(self->store) : (gint64)self->all->len + 1;
+    aq_message_set_id(message, id, parent);
+    if (self->store)
+        aq_message_set_saved(message, FALSE);
+    g_ptr_array_add(self->all, g_object_ref(message));
+    self->leaf = id;
+    show_branch(self);
+    put_chat(self);
+    put_message(self, message);
+    if (was_empty)
+        g_object_notify_by_pspec(G_OBJECT(self), props[PROP_EMPTY]);
+}
+
+static void forget_message(AqChat *self, AqMessage *message)
+{
+    if (self->store)
+        aq_chat_store_drop_message(self->store, aq_message_get_id(message));
+    g_ptr_array_remove(self->all, message);
+}
+
+static void messages_read(GPtrArray *list, GObject *user)
+{
+    AqChat *self = AQ_CHAT(user);
+    self->loading = FALSE;
+    if (!list)
+        return;
+    for (guint i = 0; i < list->len; i++)
+        g_ptr_array_add(self->all, aq_message_new_stored(list->pdata[i]));
+    g_ptr_array_unref(list);
+    /* A leaf that is missing (a message that was not written any more): the newest there is. */
+    if (!last_message(self) && self->all->len)
+        self->leaf = aq_message_get_id(self->all->pdata[self->all->len - 1]);
+    self->loaded = TRUE;
+    show_branch(self);
+    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_LOADED]);
+    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_EMPTY]);
+}
+
+void aq_chat_load(AqChat *self)
+{
+    if (self->loaded || self->loading)
+        return;
+    self->loading = TRUE;
+    aq_chat_store_messages(self->store, self->id, messages_read, G_OBJECT(self));
+}
+
+/* ---- what is there -------------------------------------------------------------------------- */
+
+gboolean aq_chat_get_loaded(AqChat *self)
+{
+    return self->loaded;
+}
+
+gint64 aq_chat_get_id(AqChat *self)
+{
+    return self->id;
+}
+
+gint64 aq_chat_get_changed_us(AqChat *self)
+{
+    return self->changed_us;
+}
 
 const char *aq_chat_get_title(AqChat *self)
 {
     return self->title ? self->title : _("New Chat");
+}
+
+void aq_chat_set_title(AqChat *self, const char *title)
+{
+    g_autofree char *clean = aq_format_title(title);
+    if (!clean || !g_set_str(&self->title, clean))
+        return;
+    put_chat(self);
+    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_TITLE]);
 }
 
 gboolean aq_chat_get_busy(AqChat *self)
@@ -34,7 +225,7 @@ gboolean aq_chat_get_busy(AqChat *self)
 
 gboolean aq_chat_get_empty(AqChat *self)
 {
-    return g_list_model_get_n_items(G_LIST_MODEL(self->messages)) == 0;
+    return self->leaf == 0 && g_list_model_get_n_items(G_LIST_MODEL(self->messages)) == 0;
 }
 
 GListModel *aq_chat_get_messages(AqChat *self)
@@ -72,11 +263,30 @@ char *aq_chat_to_json(AqChat *self, guint n)
     return ok ? g_strndup((const char *)out.p, out.n) : NULL;
 }
 
+/* ---- asking --------------------------------------------------------------------------------- */
+
+static void let_go(AqChat *self)
+{
+    if (!self->answer)
+        return;
+    g_signal_handlers_disconnect_by_func(self->answer, on_answer_changed, self);
+    g_clear_handle_id(&self->flush_timer, g_source_remove);
+    put_message(self, self->answer);
+    g_clear_object(&self->answer);
+}
+
 static void reply_ended(gpointer user)
 {
     AqChat *self = user;
     g_clear_pointer(&self->reply, aq_reply_free);
+    let_go(self);
     g_object_notify_by_pspec(G_OBJECT(self), props[PROP_BUSY]);
+}
+
+void aq_chat_end(AqChat *self)
+{
+    g_clear_pointer(&self->reply, aq_reply_free);
+    let_go(self);
 }
 
 /* The question is the last message. */
@@ -87,35 +297,45 @@ static gboolean ask(AqChat *self)
         aq_chat_to_json(self, g_list_model_get_n_items(G_LIST_MODEL(self->messages)));
     g_autoptr(AqMessage) answer = aq_message_new(AQ_MESSAGE_ASSISTANT, NULL);
 
-    g_list_store_append(self->messages, answer);
+    aq_message_set_model(answer, aq_engine_host_get_model_name(self->host));
+    add_message(self, answer, self->leaf);
     if (!slot || !json) {
         aq_err err;
         aq_fail(&err, slot ? AQ_E_LIMIT : AQ_E_GONE, "%s",
                 slot ? _("The chat is too long: start a new one") : _("No model is loaded"));
         aq_message_fail(answer, &err);
+        put_message(self, answer);
         return FALSE;
     }
+    self->answer = g_object_ref(answer);
+    g_signal_connect_object(answer, "changed", G_CALLBACK(on_answer_changed), self,
+                            G_CONNECT_SWAPPED);
     self->reply = aq_reply_start(slot, json, self->temperature, answer, reply_ended, self);
     g_object_notify_by_pspec(G_OBJECT(self), props[PROP_BUSY]);
     return TRUE;
 }
 
+static void touch(AqChat *self)
+{
+    self->changed_us = g_get_real_time();
+    g_signal_emit(self, signal_changed, 0);
+}
+
 gboolean aq_chat_send(AqChat *self, const char *text)
 {
     g_return_val_if_fail(AQ_IS_CHAT(self) && text, FALSE);
-    if (self->reply || !aq_engine_host_can_answer(self->host))
+    if (self->reply || !self->loaded || !aq_engine_host_can_answer(self->host))
         return FALSE;
     g_autofree char *clean = g_strstrip(g_strdup(text));
     if (!*clean)
         return FALSE;
-    gboolean was_empty = aq_chat_get_empty(self);
     g_autoptr(AqMessage) question = aq_message_new(AQ_MESSAGE_USER, clean);
-    g_list_store_append(self->messages, question);
-    if (was_empty) {
+    if (!self->title) {
         self->title = aq_format_title(clean);
         g_object_notify_by_pspec(G_OBJECT(self), props[PROP_TITLE]);
-        g_object_notify_by_pspec(G_OBJECT(self), props[PROP_EMPTY]);
     }
+    touch(self);
+    add_message(self, question, self->leaf);
     ask(self);
     return TRUE;
 }
@@ -123,10 +343,13 @@ gboolean aq_chat_send(AqChat *self, const char *text)
 gboolean aq_chat_ask_again(AqChat *self)
 {
     g_return_val_if_fail(AQ_IS_CHAT(self), FALSE);
-    guint n = g_list_model_get_n_items(G_LIST_MODEL(self->messages));
-    if (self->reply || n < 2 || !aq_engine_host_can_answer(self->host))
+    AqMessage *last = last_message(self);
+    if (self->reply || !last || !aq_engine_host_can_answer(self->host) ||
+        aq_message_get_role(last) != AQ_MESSAGE_ASSISTANT || !aq_message_get_parent(last))
         return FALSE;
-    g_list_store_remove(self->messages, n - 1);
+    self->leaf = aq_message_get_parent(last);
+    forget_message(self, last);
+    show_branch(self);
     ask(self);
     return TRUE;
 }
@@ -137,6 +360,8 @@ void aq_chat_stop(AqChat *self)
     if (self->reply)
         aq_reply_stop(self->reply);
 }
+
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static void aq_chat_get_property(GObject *object, guint id, GValue *value, GParamSpec *pspec)
 {
@@ -151,6 +376,9 @@ static void aq_chat_get_property(GObject *object, guint id, GValue *value, GPara
     case PROP_EMPTY:
         g_value_set_boolean(value, aq_chat_get_empty(self));
         break;
+    case PROP_LOADED:
+        g_value_set_boolean(value, self->loaded);
+        break;
     default:
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, pspec);
     }
@@ -160,7 +388,11 @@ static void aq_chat_dispose(GObject *object)
 {
     AqChat *self = AQ_CHAT(object);
     g_clear_pointer(&self->reply, aq_reply_free);
+    g_clear_handle_id(&self->flush_timer, g_source_remove);
+    g_clear_object(&self->answer);
     g_clear_object(&self->messages);
+    g_clear_pointer(&self->all, g_ptr_array_unref);
+    g_clear_object(&self->store);
     g_clear_object(&self->host);
     g_clear_pointer(&self->title, g_free);
     G_OBJECT_CLASS(aq_chat_parent_class)->dispose(object);
@@ -175,18 +407,38 @@ static void aq_chat_class_init(AqChatClass *klass)
     props[PROP_TITLE] = g_param_spec_string("title", NULL, NULL, NULL, flags);
     props[PROP_BUSY] = g_param_spec_boolean("busy", NULL, NULL, FALSE, flags);
     props[PROP_EMPTY] = g_param_spec_boolean("empty", NULL, NULL, TRUE, flags);
+    props[PROP_LOADED] = g_param_spec_boolean("loaded", NULL, NULL, FALSE, flags);
     g_object_class_install_properties(object_class, N_PROPS, props);
+    signal_changed = g_signal_new("changed", G_TYPE_FROM_CLASS(klass), G_SIGNAL_RUN_LAST, 0, NULL,
+                                  NULL, NULL, G_TYPE_NONE, 0);
 }
 
 static void aq_chat_init(AqChat *self)
 {
     self->messages = g_list_store_new(AQ_TYPE_MESSAGE);
+    self->all = g_ptr_array_new_with_free_func(g_object_unref);
     self->temperature = 0.7;
 }
 
-AqChat *aq_chat_new(AqEngineHost *host)
+AqChat *aq_chat_new(AqEngineHost *host, AqChatStore *store)
 {
     AqChat *self = g_object_new(AQ_TYPE_CHAT, NULL);
     self->host = g_object_ref(host);
+    g_set_object(&self->store, store);
+    self->id = store ? aq_chat_store_new_id(store) : 0;
+    self->created_us = self->changed_us = g_get_real_time();
+    self->loaded = TRUE;
+    return self;
+}
+
+AqChat *aq_chat_new_stored(AqEngineHost *host, AqChatStore *store, const AqStoreChat *stored)
+{
+    AqChat *self = aq_chat_new(host, store);
+    self->id = stored->id;
+    self->created_us = stored->created_us;
+    self->changed_us = stored->changed_us;
+    self->leaf = stored->leaf;
+    self->title = g_strdup(stored->title);
+    self->loaded = FALSE;
     return self;
 }

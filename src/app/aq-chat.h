@@ -1,29 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chat: its messages, its title, the answer under way. Main thread. */
+/* A chat: a tree of messages, the branch of it that is in view, the answer under way. Main thread. */
 #pragma once
 
 #include "aq-engine-host.h"
 #include "aq-message.h"
+#include "aq-store.h"
 
 G_BEGIN_DECLS
 
 #define AQ_TYPE_CHAT (aq_chat_get_type())
 G_DECLARE_FINAL_TYPE(AqChat, aq_chat, AQ, CHAT, GObject)
 
-/* Properties: "title" (string), "busy" (an answer is under way), "empty" (no message yet). */
-AqChat *aq_chat_new(AqEngineHost *host);
+/* Properties: "title" (string), "busy" (an answer is under way), "empty" (no message yet), "loaded". Signal "changed": its place in the
+ * list of chats, by aq_chat_get_changed_us, is another. */
+
+/** store may be NULL: nothing is kept. */
+AqChat *aq_chat_new(AqEngineHost *host, AqChatStore *store);
+/** One that the store has; its messages come with aq_chat_load. */
+AqChat *aq_chat_new_stored(AqEngineHost *host, AqChatStore *store, const AqStoreChat *stored);
+/** Read the messages, if they are not there yet. */
+void aq_chat_load(AqChat *self);
+gboolean aq_chat_get_loaded(AqChat *self);
+
+gint64 aq_chat_get_id(AqChat *self);
+gint64 aq_chat_get_changed_us(AqChat *self);
 const char *aq_chat_get_title(AqChat *self);
+void aq_chat_set_title(AqChat *self, const char *title);
 gboolean aq_chat_get_busy(AqChat *self);
 gboolean aq_chat_get_empty(AqChat *self);
-GListModel *aq_chat_get_messages(AqChat *self); /* of AqMessage; borrowed */
+GListModel *aq_chat_get_messages(AqChat *self); /* of AqMessage, the branch in view; borrowed */
 AqEngineHost *aq_chat_get_host(AqChat *self);
+
 /** A question, and the answer to it. FALSE when that is not possible now: no model, an answer under way, nothing but white space. */
 gboolean aq_chat_send(AqChat *self, const char *text);
-/** Another answer to the last question, in the place of the one that is there. */
+/** Another answer to the last question; the one that is there becomes another branch, unless it failed. */
 gboolean aq_chat_ask_again(AqChat *self);
 void aq_chat_stop(AqChat *self);
 void aq_chat_set_temperature(AqChat *self, double temperature);
 /** The messages up to n as the engine takes them, `[{"role":…,"content":…},…]`; answers that failed are left out. Free it. */
 char *aq_chat_to_json(AqChat *self, guint n);
+
+/** Gone from the list and, if it stays so, from the disk; aq_chat_drop makes it final. */
+void aq_chat_set_deleted(AqChat *self, gboolean deleted);
+void aq_chat_drop(AqChat *self);
+/** Put all of it again, in a store that began anew. */
+void aq_chat_put_all(AqChat *self);
+/** An answer under way ends here, and is put as it is: before the store is closed. */
+void aq_chat_end(AqChat *self);
 
 G_END_DECLS

@@ -12,6 +12,8 @@
 #define PROGRESS_MS 100
 /* What an engine takes besides the weights: KV pages and buffers. */
 #define SPARE_BYTES (512ull << 20)
+/* The other PC of a split is lost for so long: all layers here, if they fit. */
+#define ALONE_AFTER_MS 10000
 
 struct _AqEngineSlot {
     gatomicrefcount ref;
@@ -20,6 +22,8 @@ struct _AqEngineSlot {
     aq_model *model;
     aq_wsrc src;
     aq_engine *engine;
+    aq_split *split; /* has the engine, when it is one */
+    AqSplitPlan plan;
     aq_engine_info info;
     char *device;
 };
@@ -32,7 +36,8 @@ struct _AqEngineHost {
 
     AqEngineState state;
     AqEngineSlot *slot;
-    GTask *load; /* under way, or NULL */
+    GTask *load;  /* under way, or NULL */
+    aq_err error; /* of the last load */
     guint progress_timer;
     guint n_busy; /* worker tasks and slots that still use rt */
     gboolean closing;
@@ -42,12 +47,13 @@ struct _AqEngineHost {
 
 G_DEFINE_FINAL_TYPE(AqEngineHost, aq_engine_host, G_TYPE_OBJECT)
 
-static guint signal_changed, signal_failed;
+static guint signal_changed, signal_failed, signal_end_answers;
 
 /* One load: what goes to the worker and what comes back. */
 typedef struct {
     char *path;
     aq_progress progress;
+    AqSplitPlan plan;   /* seat NULL: all layers here */
     AqEngineSlot *slot; /* result */
     aq_err err;
 } Load;
@@ -61,7 +67,10 @@ static void changed(AqEngineHost *self)
 
 static void slot_destroy(AqEngineSlot *slot)
 {
-    aq_engine_free(slot->engine);
+    if (slot->split)
+        aq_split_free(slot->split);
+    else
+        aq_engine_free(slot->engine);
     aq_wsrc_close(&slot->src);
     aq_model_free(slot->model);
     g_free(slot->path);
@@ -72,15 +81,28 @@ static void slot_destroy(AqEngineSlot *slot)
 
 static void closing_check(AqEngineHost *self);
 
+static void plan_end(AqSplitPlan *plan)
+{
+    if (plan->seat)
+        plan->unused(plan->user);
+    plan->seat = NULL;
+}
+
+typedef struct {
+    AqEngineSlot *slot;
+    AqSplitPlan plan;
+} Freeing;
+
 static void slot_free_thread(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
 {
-    slot_destroy(data);
+    slot_destroy(((Freeing *)data)->slot);
     g_task_return_boolean(task, TRUE);
 }
 
 static void slot_freed(GObject *source, GAsyncResult *result, gpointer user)
 {
     AqEngineHost *self = AQ_ENGINE_HOST(source);
+    plan_end(&((Freeing *)g_task_get_task_data(G_TASK(result)))->plan);
     self->n_busy--;
     closing_check(self);
 }
@@ -97,8 +119,21 @@ void aq_engine_slot_unref(AqEngineSlot *slot)
         return;
     g_autoptr(AqEngineHost) host = g_steal_pointer(&slot->host);
     g_autoptr(GTask) task = g_task_new(host, NULL, slot_freed, NULL);
-    g_task_set_task_data(task, slot, NULL);
+    Freeing *freeing = g_new0(Freeing, 1);
+    freeing->slot = slot;
+    freeing->plan = slot->plan;
+    g_task_set_task_data(task, freeing, g_free);
     g_task_run_in_thread(task, slot_free_thread);
+}
+
+AqEngineHost *aq_engine_slot_get_host(AqEngineSlot *slot)
+{
+    return slot->host;
+}
+
+const aq_model *aq_engine_slot_get_model(AqEngineSlot *slot)
+{
+    return slot->model;
 }
 
 aq_engine *aq_engine_slot_get_engine(AqEngineSlot *slot)
@@ -108,7 +143,7 @@ aq_engine *aq_engine_slot_get_engine(AqEngineSlot *slot)
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-static int host_rt(AqEngineHost *self, aq_rt **ret, aq_err *err)
+int aq_engine_host_rt(AqEngineHost *self, aq_rt **ret, aq_err *err)
 {
     g_autoptr(GMutexLocker) lock = g_mutex_locker_new(&self->rt_lock);
     if (!self->rt) {
@@ -124,7 +159,7 @@ static int host_rt(AqEngineHost *self, aq_rt **ret, aq_err *err)
 int aq_engine_host_inspect(AqEngineHost *self, const char *path, aq_model **ret, aq_err *err)
 {
     aq_rt *rt;
-    int rc = host_rt(self, &rt, err);
+    int rc = aq_engine_host_rt(self, &rt, err);
     return rc < 0 ? rc : aq_model_open(rt, path, 0, ret, NULL, err);
 }
 
@@ -137,7 +172,7 @@ static void load_free(Load *load)
 static int load_run(AqEngineHost *self, Load *load, AqEngineSlot *slot)
 {
     aq_rt *rt;
-    int rc = host_rt(self, &rt, &load->err);
+    int rc = aq_engine_host_rt(self, &rt, &load->err);
     if (rc < 0)
         return rc;
     rc = aq_model_open(rt, load->path, 0, &slot->model, &slot->src, &load->err);
@@ -149,11 +184,30 @@ static int load_run(AqEngineHost *self, Load *load, AqEngineSlot *slot)
     slot->name =
         info->name && *info->name ? g_utf8_make_valid(info->name, -1) : aq_format_file(load->path);
     aq_engine_cfg cfg = {.progress = &load->progress};
-    rc = aq_engine_new(rt, slot->model, &slot->src, &cfg, &slot->engine, &load->err);
+    if (load->plan.seat) {
+        aq_split_cfg sc = {.model = slot->model,
+                           .src = &slot->src,
+                           .cut = load->plan.cut,
+                           .rows = load->plan.rows,
+                           .engine = cfg,
+                           .alone_after_ms = ALONE_AFTER_MS,
+                           .change_cb = load->plan.change_cb,
+                           .user = load->plan.user};
+        rc = aq_seat_split(load->plan.seat, &load->plan.pc, &sc, &slot->split, &load->err);
+        slot->engine = rc < 0 ? NULL : aq_split_engine(slot->split);
+    } else {
+        rc = aq_engine_new(rt, slot->model, &slot->src, &cfg, &slot->engine, &load->err);
+    }
     if (rc < 0)
         return rc;
     aq_engine_get_info(slot->engine, &slot->info);
     slot->device = g_strdup(slot->info.device);
+    if (slot->split) {
+        aq_split_state st;
+        g_autofree char *here = g_steal_pointer(&slot->device);
+        aq_split_get_state(slot->split, &st);
+        slot->device = g_strdup_printf("%s + %s", here, st.pc);
+    }
     return 0;
 }
 
@@ -193,7 +247,11 @@ static void load_done(GObject *source, GAsyncResult *result, gpointer user)
     if (slot) {
         /* From here on the slot counts as a user of rt; the task's own count is passed on to it. */
         slot->host = g_object_ref(self);
+        slot->plan = load->plan;
     } else {
+        if (current && load->err.code != AQ_E_CANCELLED)
+            self->error = load->err;
+        plan_end(&load->plan);
         self->n_busy--;
     }
     if (current) {
@@ -228,9 +286,17 @@ static gboolean room_beside(const char *path)
 
 void aq_engine_host_load(AqEngineHost *self, const char *path)
 {
+    aq_engine_host_load_split(self, path, NULL);
+}
+
+void aq_engine_host_load_split(AqEngineHost *self, const char *path, const AqSplitPlan *plan)
+{
     g_return_if_fail(AQ_IS_ENGINE_HOST(self) && path);
-    if (self->closing)
+    if (self->closing) {
+        if (plan)
+            plan->unused(plan->user);
         return;
+    }
     aq_engine_host_cancel_load(self);
     if (self->slot && !room_beside(path)) {
         aq_log(AQ_LOG_INFO, "app", "memory is short for two models: the earlier one goes first");
@@ -238,6 +304,9 @@ void aq_engine_host_load(AqEngineHost *self, const char *path)
     }
     Load *load = g_new0(Load, 1);
     load->path = g_strdup(path);
+    if (plan)
+        load->plan = *plan;
+    self->error = (aq_err){0};
     self->load = g_task_new(self, NULL, load_done, NULL);
     g_task_set_task_data(self->load, load, (GDestroyNotify)load_free);
     self->state = AQ_ENGINE_LOADING;
@@ -259,6 +328,18 @@ void aq_engine_host_cancel_load(AqEngineHost *self)
     changed(self);
 }
 
+void aq_engine_host_unload(AqEngineHost *self)
+{
+    g_return_if_fail(AQ_IS_ENGINE_HOST(self));
+    aq_engine_host_cancel_load(self);
+    if (!self->slot)
+        return;
+    g_signal_emit(self, signal_end_answers, 0);
+    g_clear_pointer(&self->slot, aq_engine_slot_unref);
+    self->state = AQ_ENGINE_NONE;
+    changed(self);
+}
+
 /* ---- what is there -------------------------------------------------------------------------- */
 
 AqEngineState aq_engine_host_get_state(AqEngineHost *self)
@@ -274,6 +355,21 @@ gboolean aq_engine_host_can_answer(AqEngineHost *self)
 AqEngineSlot *aq_engine_host_ref_slot(AqEngineHost *self)
 {
     return self->slot ? aq_engine_slot_ref(self->slot) : NULL;
+}
+
+gboolean aq_engine_host_get_split(AqEngineHost *self, aq_split_state *ret,
+                                  aq_engine_stats *ret_stats)
+{
+    if (!self->slot || !self->slot->split)
+        return FALSE;
+    aq_split_get_state(self->slot->split, ret);
+    aq_engine_get_stats(self->slot->engine, ret_stats);
+    return TRUE;
+}
+
+const aq_err *aq_engine_host_get_error(AqEngineHost *self)
+{
+    return &self->error;
 }
 
 const char *aq_engine_host_get_path(AqEngineHost *self)
@@ -351,6 +447,7 @@ void aq_engine_host_close(AqEngineHost *self, void (*done)(gpointer user), gpoin
     self->closed_user = user;
     aq_engine_host_cancel_load(self);
     self->closing = TRUE;
+    g_signal_emit(self, signal_end_answers, 0);
     g_clear_pointer(&self->slot, aq_engine_slot_unref);
     self->state = AQ_ENGINE_NONE;
     g_idle_add_full(G_PRIORITY_DEFAULT, closing_idle, g_object_ref(self), g_object_unref);
@@ -371,6 +468,8 @@ static void aq_engine_host_class_init(AqEngineHostClass *klass)
     GType type = G_TYPE_FROM_CLASS(klass);
     signal_changed =
         g_signal_new("changed", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL, G_TYPE_NONE, 0);
+    signal_end_answers =
+        g_signal_new("end-answers", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL, G_TYPE_NONE, 0);
     signal_failed = g_signal_new("failed", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
                                  G_TYPE_NONE, 2, G_TYPE_STRING, G_TYPE_STRING);
 }

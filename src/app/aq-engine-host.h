@@ -4,7 +4,7 @@
 
 #include <gio/gio.h>
 
-#include "aq/engine.h"
+#include "aq/pool.h"
 
 G_BEGIN_DECLS
 
@@ -20,19 +20,42 @@ typedef struct _AqEngineSlot AqEngineSlot;
 AqEngineSlot *aq_engine_slot_ref(AqEngineSlot *slot);
 void aq_engine_slot_unref(AqEngineSlot *slot); /* main thread */
 aq_engine *aq_engine_slot_get_engine(AqEngineSlot *slot);
+const aq_model *aq_engine_slot_get_model(AqEngineSlot *slot);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(AqEngineSlot, aq_engine_slot_unref)
 
 #define AQ_TYPE_ENGINE_HOST (aq_engine_host_get_type())
 G_DECLARE_FINAL_TYPE(AqEngineHost, aq_engine_host, AQ, ENGINE_HOST, GObject)
+AqEngineHost *aq_engine_slot_get_host(AqEngineSlot *slot); /* while it is held */
 
 /* Signals, on the main thread: "changed" (anything that the getters tell, progress too); "failed" (char *path, char *text: a load
- * failed; an earlier model is still there when aq_engine_host_can_answer()). */
+ * failed; an earlier model is still there when aq_engine_host_can_answer()); "end-answers" (those under way stop, for the
+ * engine goes). */
 
 /** cpu_path: what the environment's AQ_CPU says, or NULL. */
 AqEngineHost *aq_engine_host_new(const char *cpu_path);
 /** Load a model beside the one that is there, which is let go when the new one answers (or before, when memory is short for both).
  * A load under way is cancelled first. */
 void aq_engine_host_load(AqEngineHost *self, const char *path);
+/** A model whose layers are spread over this PC and another. The seat stays until unused(user), on the main thread. */
+typedef struct {
+    aq_seat *seat;
+    aq_id pc;
+    guint cut; /* layers here, 0 = by the memory of both */
+    const char *rows;
+    void (*change_cb)(gpointer user); /* as in aq_split_cfg: any thread */
+    void (*unused)(gpointer user);    /* once */
+    gpointer user;
+} AqSplitPlan;
+/** As aq_engine_host_load, for a split. */
+void aq_engine_host_load_split(AqEngineHost *self, const char *path, const AqSplitPlan *plan);
+/** FALSE when the loaded model is on this PC alone. */
+gboolean aq_engine_host_get_split(AqEngineHost *self, aq_split_state *ret,
+                                  aq_engine_stats *ret_stats);
+/** Let the model go; answers under way are stopped. */
+void aq_engine_host_unload(AqEngineHost *self);
+const aq_err *aq_engine_host_get_error(AqEngineHost *self); /* of the last load; code 0 = none */
+/** The runtime, made at the first call. Any thread but the main one; the caller holds the host. */
+int aq_engine_host_rt(AqEngineHost *self, aq_rt **ret, aq_err *err);
 void aq_engine_host_cancel_load(AqEngineHost *self);
 AqEngineState aq_engine_host_get_state(AqEngineHost *self);
 gboolean aq_engine_host_can_answer(AqEngineHost *self);

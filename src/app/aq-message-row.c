@@ -17,7 +17,7 @@ struct _AqMessageRow {
     gsize block_start; /* its first byte */
     gsize shown, thinking_shown;
     guint tick;
-    gboolean last, was_running;
+    gboolean last, was_running, unsaved;
 };
 
 G_DEFINE_FINAL_TYPE(AqMessageRow, aq_message_row, GTK_TYPE_LIST_BOX_ROW)
@@ -114,6 +114,18 @@ static void update(AqMessageRow *self)
     g_autofree char *stats = stats_text(m);
     gtk_label_set_text(GTK_LABEL(self->stats), stats ? stats : "");
     gtk_widget_set_visible(self->stats, stats != NULL);
+
+    gboolean unsaved = !answer && !aq_message_get_saved(m);
+    if (unsaved != self->unsaved) {
+        self->unsaved = unsaved;
+        if (unsaved)
+            gtk_widget_add_css_class(GTK_WIDGET(self), "unsaved");
+        else
+            gtk_widget_remove_css_class(GTK_WIDGET(self), "unsaved");
+        gtk_widget_set_tooltip_text(GTK_WIDGET(self), unsaved ? _("Not saved yet") : NULL);
+        gtk_accessible_update_property(GTK_ACCESSIBLE(self), GTK_ACCESSIBLE_PROPERTY_DESCRIPTION,
+                                       unsaved ? _("Not saved yet") : "", -1);
+    }
 
     if (self->was_running && !running)
         gtk_accessible_announce(GTK_ACCESSIBLE(self),

@@ -18,6 +18,9 @@ struct _AqMessage {
     aq_usage usage;
     gboolean has_usage;
     aq_err err;
+    gint64 id, after, created_us;
+    char *model, *files;
+    gboolean unsaved;
 };
 
 G_DEFINE_FINAL_TYPE(AqMessage, aq_message, G_TYPE_OBJECT)
@@ -34,6 +37,8 @@ static void aq_message_finalize(GObject *object)
     AqMessage *self = AQ_MESSAGE(object);
     g_string_free(self->text, TRUE);
     g_string_free(self->thinking, TRUE);
+    g_free(self->model);
+    g_free(self->files);
     G_OBJECT_CLASS(aq_message_parent_class)->finalize(object);
 }
 
@@ -55,6 +60,7 @@ AqMessage *aq_message_new(AqMessageRole role, const char *text)
     AqMessage *self = g_object_new(AQ_TYPE_MESSAGE, NULL);
     self->role = role;
     self->state = role == AQ_MESSAGE_USER ? AQ_MESSAGE_DONE : AQ_MESSAGE_WAITING;
+    self->created_us = g_get_real_time();
     if (text)
         g_string_assign(self->text, text);
     return self;
@@ -161,6 +167,94 @@ void aq_message_fail(AqMessage *self, const aq_err *err)
     self->err = *err;
     self->state = AQ_MESSAGE_FAILED;
     changed(self);
+}
+
+/* ---- kept ------------------------------------------------------------------------------------ */
+
+void aq_message_set_id(AqMessage *self, gint64 id, gint64 parent)
+{
+    self->id = id;
+    self->after = parent;
+}
+
+gint64 aq_message_get_id(AqMessage *self)
+{
+    return self->id;
+}
+
+gint64 aq_message_get_parent(AqMessage *self)
+{
+    return self->after;
+}
+
+const char *aq_message_get_model(AqMessage *self)
+{
+    return self->model;
+}
+
+void aq_message_set_model(AqMessage *self, const char *model)
+{
+    g_set_str(&self->model, model);
+}
+
+gboolean aq_message_get_saved(AqMessage *self)
+{
+    return !self->unsaved;
+}
+
+void aq_message_set_saved(AqMessage *self, gboolean saved)
+{
+    if (self->unsaved == !saved)
+        return;
+    self->unsaved = !saved;
+    changed(self);
+}
+
+/* A number from a file becomes one of ours. */
+static AqMessageState state_of(int number)
+{
+    return number >= AQ_MESSAGE_DONE && number <= AQ_MESSAGE_FAILED ? (AqMessageState)number
+                                                                    : AQ_MESSAGE_DONE;
+}
+
+AqMessage *aq_message_new_stored(const AqStoreMessage *stored)
+{
+    AqMessage *self = g_object_new(AQ_TYPE_MESSAGE, NULL);
+    self->role = stored->role == AQ_MESSAGE_USER ? AQ_MESSAGE_USER : AQ_MESSAGE_ASSISTANT;
+    self->state = state_of(stored->state);
+    if (aq_message_is_running(self))
+        self->state = AQ_MESSAGE_STOPPED; /* of a program that is no more */
+    self->id = stored->id;
+    self->after = stored->parent;
+    self->created_us = stored->created_us;
+    g_string_assign(self->text, stored->text ? stored->text : "");
+    g_string_assign(self->thinking, stored->thinking ? stored->thinking : "");
+    self->model = g_strdup(stored->model);
+    self->files = g_strdup(stored->files);
+    self->has_usage = stored->has_usage;
+    self->usage = stored->usage;
+    if (stored->error)
+        aq_fail(&self->err, stored->error_code, "%s", stored->error);
+    return self;
+}
+
+void aq_message_to_stored(AqMessage *self, gint64 chat, AqStoreMessage *ret)
+{
+    gboolean failed = self->state == AQ_MESSAGE_FAILED;
+    *ret = (AqStoreMessage){.id = self->id,
+                            .chat = chat,
+                            .parent = self->after,
+                            .created_us = self->created_us,
+                            .role = (int)self->role,
+                            .state = (int)self->state,
+                            .error_code = failed ? (int)self->err.code : 0,
+                            .text = self->text->str,
+                            .thinking = self->thinking->len ? self->thinking->str : NULL,
+                            .error = failed ? self->err.text : NULL,
+                            .model = self->model,
+                            .files = self->files,
+                            .has_usage = self->has_usage,
+                            .usage = self->usage};
 }
 
 gsize aq_text_block_end(const char *text, gsize n, gsize from)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One message of a chat, and how an answer came about. Main thread. */
+/* One message of a chat, how an answer came about, and how it is kept. Main thread. */
 #pragma once
 
 #include <glib-object.h>
 
+#include "aq-store.h"
 #include "aq/engine.h"
 
 G_BEGIN_DECLS
@@ -43,6 +44,19 @@ void aq_message_set_state(AqMessage *self, AqMessageState state);
 void aq_message_set_progress(AqMessage *self, const aq_req_state *progress);
 void aq_message_set_usage(AqMessage *self, const aq_usage *usage);
 void aq_message_fail(AqMessage *self, const aq_err *err);
+
+/** Its place in the store: numbers ascend with time; parent 0 = the first of a chat. */
+void aq_message_set_id(AqMessage *self, gint64 id, gint64 parent);
+gint64 aq_message_get_id(AqMessage *self);
+gint64 aq_message_get_parent(AqMessage *self);
+const char *aq_message_get_model(AqMessage *self); /* that answered, or NULL */
+void aq_message_set_model(AqMessage *self, const char *model);
+/** Whether what was put last is on disk; TRUE for one that is not kept at all. */
+gboolean aq_message_get_saved(AqMessage *self);
+void aq_message_set_saved(AqMessage *self, gboolean saved);
+AqMessage *aq_message_new_stored(const AqStoreMessage *stored);
+/** A view of it for the store, with nothing to free: valid until the message changes. */
+void aq_message_to_stored(AqMessage *self, gint64 chat, AqStoreMessage *ret);
 
 /** Where the block of text that starts at `from` ends: behind a blank line, else (in long text) behind a line, a word or a
  * character. Returns n while the block may still grow. Only the last block of an answer is laid out anew as it grows. */

@@ -8,7 +8,7 @@
 
 /* Read once at start and constant from then on. */
 static struct {
-    char *cpu, *models, *guide, *crash_note, *locale;
+    char *cpu, *models, *guide, *crash_note, *api_keys, *locale, *chats, *pool;
     gboolean in_build;
 } paths;
 
@@ -37,6 +37,11 @@ void aq_paths_init(void)
     g_autofree char *state = g_build_filename(g_get_user_state_dir(), "aquifer", NULL);
     if (g_mkdir_with_parents(state, 0700) == 0)
         paths.crash_note = g_build_filename(state, "crash.txt", NULL);
+    paths.chats = g_build_filename(g_get_user_data_dir(), "aquifer", "chats.sqlite", NULL);
+    paths.pool = g_build_filename(state, "pool", NULL);
+    g_autofree char *data = g_build_filename(g_get_user_data_dir(), "aquifer", NULL);
+    if (g_mkdir_with_parents(data, 0700) == 0)
+        paths.api_keys = g_build_filename(data, "api-keys", NULL);
     paths.locale = g_strdup(locale && *locale ? locale : AQ_LOCALE_DIR);
 }
 
@@ -55,9 +60,24 @@ const char *aq_paths_guide(void)
     return paths.guide;
 }
 
+const char *aq_paths_pool(void)
+{
+    return paths.pool;
+}
+
 const char *aq_paths_crash_note(void)
 {
     return paths.crash_note;
+}
+
+const char *aq_paths_chats(void)
+{
+    return paths.chats;
+}
+
+const char *aq_paths_api_keys(void)
+{
+    return paths.api_keys;
 }
 
 const char *aq_paths_locale(void)

@@ -14,8 +14,14 @@ const char *aq_paths_cpu(void);
 const char *aq_paths_models(void);
 /** The guide model, or NULL when it is not there. */
 const char *aq_paths_guide(void);
+/** Folder of the pool's state; not made. */
+const char *aq_paths_pool(void);
 /** File that a crash note goes to; its folder is made. */
 const char *aq_paths_crash_note(void);
+/** File that chats are kept in. */
+const char *aq_paths_chats(void);
+/** File that the keys of the local API are kept in, or NULL; its folder is made. */
+const char *aq_paths_api_keys(void);
 /** Folder of translations: AQ_LOCALE_DIR, else where they are installed. */
 const char *aq_paths_locale(void);
 /** The app's settings; NULL when the schema is not installed. */

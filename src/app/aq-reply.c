@@ -25,6 +25,7 @@ struct _AqReply {
     double temperature;
     int wake_fd;
     guint wake_source, progress_timer;
+    gulong end_handler; /* of the host's "end-answers" */
     aq_req *req;
     aq_err err; /* of the submit */
     gboolean stopped;
@@ -57,6 +58,7 @@ static void quiet(AqReply *reply)
 {
     g_clear_handle_id(&reply->wake_source, g_source_remove);
     g_clear_handle_id(&reply->progress_timer, g_source_remove);
+    g_clear_signal_handler(&reply->end_handler, aq_engine_slot_get_host(reply->slot));
 }
 
 static void end(AqReply *reply)
@@ -190,6 +192,8 @@ AqReply *aq_reply_start(AqEngineSlot *slot, const char *messages_json, double te
     reply->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (reply->wake_fd < 0)
         g_error("eventfd: %s", g_strerror(errno));
+    reply->end_handler = g_signal_connect_swapped(aq_engine_slot_get_host(slot), "end-answers",
+                                                  G_CALLBACK(aq_reply_stop), reply);
     g_atomic_ref_count_inc(&reply->ref);
     g_autoptr(GTask) task = g_task_new(NULL, NULL, submitted, reply);
     g_task_set_task_data(task, reply, NULL);

@@ -16,6 +16,10 @@ static const Shortcut chat_keys[] = {
     {NULL, "<Shift>Return", N_("New line")},
     {NULL, "Escape", N_("Stop the answer")},
     {"app.new-chat", "<Control>n", N_("New chat")},
+    {"win.search-all", "<Shift><Control>f", N_("Search all chats")},
+    {NULL, "F2", N_("Rename the chat that has the focus in the list")},
+    {NULL, "Delete", N_("Delete it")},
+    {NULL, "Menu", N_("Its menu")},
 };
 static const Shortcut window_keys[] = {
     {"app.open", "<Control>o", N_("Open a model")},

@@ -4,20 +4,22 @@
 
 #include <glib/gi18n.h>
 
-#include "aq-chat-row.h"
+#include "aq-api-page.h"
+#include "aq-chat-sidebar.h"
 #include "aq-chat-view.h"
 #include "aq-format.h"
 #include "aq-models-page.h"
+#include "aq-paths.h"
+#include "aq-pool-page.h"
 
 struct _AqWindow {
     AdwApplicationWindow parent;
-    GtkWidget *split, *toasts, *chat_list, *chat_stack, *pages, *models_page, *model_label,
-        *device_label, *load_revealer, *load_label, *load_bar, *banner;
+    GtkWidget *split, *toasts, *sidebar, *chat_stack, *pages, *models_page, *pool_page, *api_page,
+        *model_label, *device_label, *load_revealer, *load_label, *load_bar, *banner, *store_banner;
     AqEngineHost *host;
-    GListStore *chats;
+    AqChats *chats;
     GSettings *settings;
-    double temperature;
-    gboolean loading;
+    gboolean loading, split_lost;
 };
 
 G_DEFINE_FINAL_TYPE(AqWindow, aq_window, ADW_TYPE_APPLICATION_WINDOW)
@@ -102,8 +104,7 @@ static AqChatView *view_of(AqWindow *self, AqChat *chat)
 AqChat *aq_window_get_chat(AqWindow *self)
 {
     g_return_val_if_fail(AQ_IS_WINDOW(self), NULL);
-    GtkListBoxRow *row = gtk_list_box_get_selected_row(GTK_LIST_BOX(self->chat_list));
-    return row ? aq_chat_row_get_chat(AQ_CHAT_ROW(row)) : NULL;
+    return aq_chat_sidebar_get_selected(AQ_CHAT_SIDEBAR(self->sidebar));
 }
 
 static void update_stop(AqWindow *self)
@@ -119,80 +120,73 @@ static void on_chat_busy(AqWindow *self, GParamSpec *pspec, AqChat *chat)
     update_stop(self);
 }
 
-static void on_chat_selected(AqWindow *self, GtkListBoxRow *row)
+static void on_chat_selected(AqWindow *self, AqChat *chat)
 {
-    if (!row)
-        return;
-    AqChatView *view = view_of(self, aq_chat_row_get_chat(AQ_CHAT_ROW(row)));
+    AqChatView *view = view_of(self, chat);
     gtk_stack_set_visible_child(GTK_STACK(self->chat_stack), GTK_WIDGET(view));
     update_stop(self);
 }
 
-static void on_chat_activated(AqWindow *self, GtkListBoxRow *row)
+static void show_chat(AqWindow *self, AqChat *chat)
 {
+    aq_chat_sidebar_select(AQ_CHAT_SIDEBAR(self->sidebar), chat);
     adw_view_stack_set_visible_child_name(ADW_VIEW_STACK(self->pages), "chat");
+    aq_chat_view_focus_entry(view_of(self, chat));
+}
+
+static void on_chat_activated(AqWindow *self, AqChat *chat, gint64 message)
+{
     if (adw_overlay_split_view_get_collapsed(ADW_OVERLAY_SPLIT_VIEW(self->split)))
         adw_overlay_split_view_set_show_sidebar(ADW_OVERLAY_SPLIT_VIEW(self->split), FALSE);
-    aq_chat_view_focus_entry(view_of(self, aq_chat_row_get_chat(AQ_CHAT_ROW(row))));
-}
-
-static void select_chat(AqWindow *self, guint position)
-{
-    GtkListBox *list = GTK_LIST_BOX(self->chat_list);
-    gtk_list_box_select_row(list, gtk_list_box_get_row_at_index(list, (int)position));
-}
-
-static void insert_chat(AqWindow *self, guint position, AqChat *chat)
-{
-    g_list_store_insert(self->chats, position, chat);
-    g_signal_connect_object(chat, "notify::busy", G_CALLBACK(on_chat_busy), self,
-                            G_CONNECT_SWAPPED);
-    select_chat(self, position);
+    show_chat(self, chat);
+    if (message)
+        aq_chat_view_show_message(view_of(self, chat), message);
 }
 
 void aq_window_new_chat(AqWindow *self)
 {
     g_return_if_fail(AQ_IS_WINDOW(self));
-    guint n = g_list_model_get_n_items(G_LIST_MODEL(self->chats)), i;
-    for (i = 0; i < n; i++) {
-        g_autoptr(AqChat) chat = g_list_model_get_item(G_LIST_MODEL(self->chats), i);
-        if (aq_chat_get_empty(chat))
-            break;
-    }
-    if (i < n) {
-        select_chat(self, i);
-    } else {
-        g_autoptr(AqChat) chat = aq_chat_new(self->host);
-        aq_chat_set_temperature(chat, self->temperature);
-        insert_chat(self, 0, chat);
-    }
-    adw_view_stack_set_visible_child_name(ADW_VIEW_STACK(self->pages), "chat");
-    aq_chat_view_focus_entry(view_of(self, aq_window_get_chat(self)));
+    show_chat(self, aq_chats_add(self->chats));
 }
 
 static void undo_delete(AdwToast *toast, AqWindow *self)
 {
-    insert_chat(self, 0, g_object_get_data(G_OBJECT(toast), "chat"));
+    AqChat *chat = g_object_steal_data(G_OBJECT(toast), "chat");
+    aq_chats_restore(self->chats, chat);
+    show_chat(self, chat);
+    g_object_unref(chat);
 }
 
-static void delete_chat(AqWindow *self, AqChatRow *row)
+/* The toast has gone without Undo: now it is final. */
+static void forget_deleted(AdwToast *toast, AqWindow *self)
 {
-    g_autoptr(AqChat) chat = g_object_ref(aq_chat_row_get_chat(row));
-    guint position, n = g_list_model_get_n_items(G_LIST_MODEL(self->chats));
-    if (!g_list_store_find(self->chats, chat, &position))
+    AqChat *chat = g_object_get_data(G_OBJECT(toast), "chat");
+    if (chat)
+        aq_chats_forget(self->chats, chat);
+}
+
+static void delete_chat(AqWindow *self, AqChat *doomed)
+{
+    g_autoptr(AqChat) chat = g_object_ref(doomed);
+    GListModel *list = aq_chats_get_list(self->chats);
+    guint position, n = g_list_model_get_n_items(list);
+    if (!g_list_store_find(G_LIST_STORE(list), chat, &position))
         return;
     if (n == 1 && aq_chat_get_empty(chat))
         return; /* there is always one to write in */
     /* Another chat is shown before this one's view goes: a stack does not like to lose its visible child. */
-    if (n == 1)
+    if (n == 1) {
         aq_window_new_chat(self);
-    else if (chat == aq_window_get_chat(self))
-        select_chat(self, position + 1 < n ? position + 1 : position - 1);
-    aq_chat_stop(chat);
-    g_signal_handlers_disconnect_by_func(chat, on_chat_busy, self);
-    gtk_stack_remove(GTK_STACK(self->chat_stack), GTK_WIDGET(view_of(self, chat)));
-    if (g_list_store_find(self->chats, chat, &position))
-        g_list_store_remove(self->chats, position);
+    } else if (chat == aq_window_get_chat(self)) {
+        g_autoptr(AqChat) next =
+            g_list_model_get_item(list, position + 1 < n ? position + 1 : position - 1);
+        aq_chat_sidebar_select(AQ_CHAT_SIDEBAR(self->sidebar), next);
+    }
+    aq_chats_remove(self->chats, chat);
+    g_autofree char *name = g_strdup_printf("%p", (void *)chat);
+    GtkWidget *view = gtk_stack_get_child_by_name(GTK_STACK(self->chat_stack), name);
+    if (view)
+        gtk_stack_remove(GTK_STACK(self->chat_stack), view);
     if (aq_chat_get_empty(chat))
         return;
     g_autofree char *title = g_markup_escape_text(aq_chat_get_title(chat), -1);
@@ -200,20 +194,63 @@ static void delete_chat(AqWindow *self, AqChatRow *row)
     adw_toast_set_button_label(toast, _("_Undo"));
     g_object_set_data_full(G_OBJECT(toast), "chat", g_steal_pointer(&chat), g_object_unref);
     g_signal_connect_object(toast, "button-clicked", G_CALLBACK(undo_delete), self, 0);
+    g_signal_connect_object(toast, "dismissed", G_CALLBACK(forget_deleted), self, 0);
     adw_toast_overlay_add_toast(ADW_TOAST_OVERLAY(self->toasts), toast);
 }
 
-static GtkWidget *create_chat_row(gpointer item, gpointer user)
+static void on_chats_changed(AqWindow *self, guint position, guint removed, guint added)
 {
-    AqChatRow *row = aq_chat_row_new(item);
-    g_signal_connect_object(row, "delete", G_CALLBACK(delete_chat), user, G_CONNECT_SWAPPED);
-    return GTK_WIDGET(row);
+    for (guint i = position; i < position + added; i++) {
+        g_autoptr(AqChat) chat = g_list_model_get_item(aq_chats_get_list(self->chats), i);
+        g_signal_handlers_disconnect_by_func(chat, on_chat_busy, self);
+        g_signal_connect_object(chat, "notify::busy", G_CALLBACK(on_chat_busy), self,
+                                G_CONNECT_SWAPPED);
+    }
 }
 
 void aq_window_ask(AqWindow *self, const char *text)
 {
     aq_window_new_chat(self);
     aq_chat_send(aq_window_get_chat(self), text);
+}
+
+/* ---- where chats are kept ------------------------------------------------------------------- */
+
+static void tell_store(AqWindow *self, const char *text, const char *button)
+{
+    adw_banner_set_title(ADW_BANNER(self->store_banner), text);
+    adw_banner_set_button_label(ADW_BANNER(self->store_banner), button);
+    adw_banner_set_revealed(ADW_BANNER(self->store_banner), TRUE);
+    gtk_accessible_announce(GTK_ACCESSIBLE(self), text, GTK_ACCESSIBLE_ANNOUNCEMENT_PRIORITY_HIGH);
+}
+
+static void on_store_problem(AqWindow *self, const char *problem)
+{
+    if (problem)
+        tell_store(self, problem, _("Try Again"));
+    else
+        adw_banner_set_revealed(ADW_BANNER(self->store_banner), FALSE);
+}
+
+static void on_store_said(AqWindow *self, const char *text)
+{
+    tell_store(self, text, _("Close Message"));
+}
+
+static void on_store_banner(AqWindow *self)
+{
+    AqChatStore *store = aq_chats_get_store(self->chats);
+    if (aq_chat_store_get_problem(store))
+        aq_chat_store_retry(store);
+    else
+        adw_banner_set_revealed(ADW_BANNER(self->store_banner), FALSE);
+}
+
+static void search_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqWindow *self = AQ_WINDOW(widget);
+    adw_overlay_split_view_set_show_sidebar(ADW_OVERLAY_SPLIT_VIEW(self->split), TRUE);
+    aq_chat_sidebar_search(AQ_CHAT_SIDEBAR(self->sidebar));
 }
 
 /* ---- pages ---------------------------------------------------------------------------------- */
@@ -280,25 +317,34 @@ static void aq_window_class_init(AqWindowClass *klass)
     GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
     G_OBJECT_CLASS(klass)->dispose = aq_window_dispose;
     GTK_WINDOW_CLASS(klass)->close_request = aq_window_close_request;
+    g_type_ensure(AQ_TYPE_API_PAGE);
     g_type_ensure(AQ_TYPE_MODELS_PAGE);
+    g_type_ensure(AQ_TYPE_CHAT_SIDEBAR);
+    g_type_ensure(AQ_TYPE_POOL_PAGE);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-window.ui");
     gtk_widget_class_bind_template_child(widget_class, AqWindow, split);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, toasts);
-    gtk_widget_class_bind_template_child(widget_class, AqWindow, chat_list);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, sidebar);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, chat_stack);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, pages);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, models_page);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, pool_page);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, api_page);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, model_label);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, device_label);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, load_revealer);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, load_label);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, load_bar);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, banner);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, store_banner);
     gtk_widget_class_bind_template_callback(widget_class, on_chat_selected);
     gtk_widget_class_bind_template_callback(widget_class, on_chat_activated);
+    gtk_widget_class_bind_template_callback(widget_class, delete_chat);
+    gtk_widget_class_bind_template_callback(widget_class, on_store_banner);
     gtk_widget_class_install_action(widget_class, "win.show-page", "s", show_page_action);
     gtk_widget_class_install_action(widget_class, "win.stop", NULL, stop_action);
+    gtk_widget_class_install_action(widget_class, "win.search-all", NULL, search_action);
     gtk_widget_class_install_action(widget_class, "win.toggle-sidebar", NULL, sidebar_action);
     gtk_widget_class_install_action(widget_class, "win.cancel-load", NULL, cancel_load_action);
     /* Not an accelerator of the application: those come before a dialog's or a popover's own Escape. */
@@ -308,15 +354,13 @@ static void aq_window_class_init(AqWindowClass *klass)
 static void aq_window_init(AqWindow *self)
 {
     gtk_widget_init_template(GTK_WIDGET(self));
-    self->chats = g_list_store_new(AQ_TYPE_CHAT);
 }
 
 AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary *library,
-                        GSettings *settings, double temperature, const char *folder)
+                        AqChats *chats, GSettings *settings, const char *folder)
 {
     AqWindow *self = g_object_new(AQ_TYPE_WINDOW, "application", app, NULL);
     self->host = g_object_ref(host);
-    self->temperature = temperature;
     if (settings) {
         self->settings = g_object_ref(settings);
         gtk_window_set_default_size(GTK_WINDOW(self), g_settings_get_int(settings, "window-width"),
@@ -324,12 +368,43 @@ AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary 
         if (g_settings_get_boolean(settings, "window-maximized"))
             gtk_window_maximize(GTK_WINDOW(self));
     }
-    gtk_list_box_bind_model(GTK_LIST_BOX(self->chat_list), G_LIST_MODEL(self->chats),
-                            create_chat_row, self, NULL);
+    AqChatStore *store = aq_chats_get_store(chats);
+    self->chats = g_object_ref(chats);
+    aq_chat_sidebar_set_chats(AQ_CHAT_SIDEBAR(self->sidebar), chats);
+    g_signal_connect_object(aq_chats_get_list(chats), "items-changed", G_CALLBACK(on_chats_changed),
+                            self, G_CONNECT_SWAPPED);
+    g_signal_connect_object(store, "problem", G_CALLBACK(on_store_problem), self,
+                            G_CONNECT_SWAPPED);
+    g_signal_connect_object(store, "said", G_CALLBACK(on_store_said), self, G_CONNECT_SWAPPED);
+    g_autoptr(AqApiServer) server = aq_api_server_new(host, settings, aq_paths_api_keys());
+    aq_api_page_set_server(AQ_API_PAGE(self->api_page), server, host);
     aq_models_page_set_library(AQ_MODELS_PAGE(self->models_page), library, host, folder);
     g_signal_connect_object(host, "changed", G_CALLBACK(on_host_changed), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(host, "failed", G_CALLBACK(on_host_failed), self, G_CONNECT_SWAPPED);
     show_status(self);
     aq_window_new_chat(self);
     return self;
+}
+
+/* A reply pauses when the other PC of a split is lost: whoever looks at the chat is told why. */
+static void on_pool_changed(AqWindow *self, AqPoolHost *pool)
+{
+    aq_split_state st;
+    gboolean lost = aq_pool_host_get_split(pool, &st) && st.kind == AQ_SPLIT_LOST;
+    if (lost && !self->split_lost) {
+        g_autofree char *why = g_utf8_make_valid(st.text, -1);
+        /* Translators: what happened to the other PC */
+        g_autofree char *text = g_strdup_printf(_("Paused: %s"), why);
+        aq_window_tell(self, text);
+    } else if (!lost && self->split_lost) {
+        hush(self);
+    }
+    self->split_lost = lost;
+}
+
+void aq_window_set_pool(AqWindow *self, AqPoolHost *pool, AqModelLibrary *library)
+{
+    g_return_if_fail(AQ_IS_WINDOW(self));
+    g_signal_connect_object(pool, "changed", G_CALLBACK(on_pool_changed), self, G_CONNECT_SWAPPED);
+    aq_pool_page_set_pool(AQ_POOL_PAGE(self->pool_page), pool, self->host, library);
 }

@@ -4,17 +4,19 @@
 
 #include <adwaita.h>
 
-#include "aq-chat.h"
+#include "aq-chats.h"
 #include "aq-model-library.h"
+#include "aq-pool-host.h"
 
 G_BEGIN_DECLS
 
 #define AQ_TYPE_WINDOW (aq_window_get_type())
 G_DECLARE_FINAL_TYPE(AqWindow, aq_window, AQ, WINDOW, AdwApplicationWindow)
 
-/** settings may be NULL. temperature: of new chats. folder: of models, to be told. */
+/** settings may be NULL. folder: of models, to be told. */
 AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary *library,
-                        GSettings *settings, double temperature, const char *folder);
+                        AqChats *chats, GSettings *settings, const char *folder);
+void aq_window_set_pool(AqWindow *self, AqPoolHost *pool, AqModelLibrary *library); /* once */
 void aq_window_new_chat(AqWindow *self);
 /** "chat", "models", "pool" or "api"; FALSE for another name. */
 gboolean aq_window_show_page(AqWindow *self, const char *name);

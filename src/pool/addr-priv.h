@@ -20,7 +20,7 @@ uint32_t aq_addr_own(uint16_t port, struct sockaddr_storage ret[AQ_ADDRS_MAX]);
 /** 0, or AUTH with a text: loopback, link-local, private, unique local, 100.64/10 and on-link IPv6
  * are allowed, other addresses are not. IPv4 in IPv6 counts as IPv4. */
 int aq_addr_check(const struct sockaddr *, const aq_prefix6 *, uint32_t n, aq_err *) AQ_MUST;
-/** "192.168.1.7", "[fe80::1%2]", with ":port" when with_port. */
+/** "192.168.1.7", "[fe80::1%eth0]", with ":port" when with_port. */
 void aq_addr_text(const struct sockaddr *, bool with_port, char ret[AQ_ADDR_MAX + 1]);
 /** The other way; without a port it is port. Numbers only: no name is looked up. INVAL. */
 int aq_addr_parse(const char *text, uint16_t port, struct sockaddr_storage *ret, aq_err *) AQ_MUST;

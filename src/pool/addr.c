@@ -106,7 +106,7 @@ uint32_t aq_addr_on_link(aq_prefix6 *ret, uint32_t cap)
 
 void aq_addr_text(const struct sockaddr *a, bool with_port, char ret[AQ_ADDR_MAX + 1])
 {
-    char host[INET6_ADDRSTRLEN + 1] = "?", scope[16] = "";
+    char host[INET6_ADDRSTRLEN + 1] = "?", scope[1 + IF_NAMESIZE] = "", dev[IF_NAMESIZE];
     unsigned port = 0;
 
     if (a->sa_family == AF_INET) {
@@ -115,8 +115,12 @@ void aq_addr_text(const struct sockaddr *a, bool with_port, char ret[AQ_ADDR_MAX
     } else if (a->sa_family == AF_INET6) {
         inet_ntop(AF_INET6, &as6(a)->sin6_addr, host, sizeof host);
         port = ntohs(as6(a)->sin6_port);
-        if (as6(a)->sin6_scope_id)
-            snprintf(scope, sizeof scope, "%%%u", as6(a)->sin6_scope_id);
+        uint32_t id = as6(a)->sin6_scope_id;
+        /* by the interface's name: such a text is kept, and the number is another one after the next start */
+        if (id && if_indextoname(id, dev))
+            snprintf(scope, sizeof scope, "%%%s", dev);
+        else if (id)
+            snprintf(scope, sizeof scope, "%%%u", id);
     }
     bool v6 = a->sa_family == AF_INET6;
     int n = snprintf(ret, AQ_ADDR_MAX + 1, "%s%s%s%s", v6 ? "[" : "", host, scope, v6 ? "]" : "");

@@ -86,7 +86,8 @@ int aq_put_frame(aq_bytes *out, uint16_t type, uint16_t flags, uint64_t seq, con
                  size_t n) AQ_MUST;
 /** ERROR, or BUSY for that code. */
 int aq_put_refusal(aq_bytes *out, aq_role, aq_lstate, uint64_t seq, const aq_err *) AQ_MUST;
-/** An arrived ERROR, BUSY or BYE as an error: code and "NAME: text". */
+/** An arrived ERROR, BUSY or BYE as an error: code and "NAME: text". BUSY for BYE `replaced`: another program of this
+ * PC has the other one now; calling again would take it away from that. */
 int aq_told(uint16_t type, const void *payload, size_t n, const char *name, aq_err *);
 
 #endif

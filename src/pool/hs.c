@@ -27,14 +27,18 @@ static int get_version(const aq_kv *kv, aq_hello *h, aq_err *err)
 
     if (rc < 0)
         return rc;
-    char *end;
-    h->major = (uint32_t)strtoul(s, &end, 10);
-    if (end == s || *end != '.' || end[1] < '0' || end[1] > '9')
+    char *end, *minor;
+    unsigned long x = strtoul(s, &end, 10), y = 0;
+    bool good = s[0] >= '0' && s[0] <= '9' && *end == '.' && end[1] >= '0' && end[1] <= '9';
+    if (good) {
+        y = strtoul(minor = end + 1, &end, 10);
+        good = end != minor && !*end;
+    }
+    if (!good)
         return aq_fail(err, AQ_E_FORMAT, "the key proto is not MAJOR.MINOR");
-    char *minor = end + 1;
-    h->minor = (uint32_t)strtoul(minor, &end, 10);
-    if (*end || s[0] < '0' || s[0] > '9')
-        return aq_fail(err, AQ_E_FORMAT, "the key proto is not MAJOR.MINOR");
+    h->major =
+        (uint32_t)AQ_MIN(x, (unsigned long)UINT32_MAX); /* no later one is taken for this one */
+    h->minor = (uint32_t)AQ_MIN(y, (unsigned long)UINT32_MAX);
     return AQ_OK;
 }
 
@@ -163,15 +167,21 @@ int aq_told(uint16_t type, const void *payload, size_t n, const char *name, aq_e
 
     if (rc < 0)
         return rc;
-    if (type == AQ_T_BYE)
+    if (type == AQ_T_BYE) {
+        uint32_t n_reason = 0;
+        const char *reason = aq_kv_get(&kv, "reason", &n_reason);
+        if (reason && n_reason == 8 && !memcmp(reason, "replaced", 8))
+            return aq_fail(err, AQ_E_BUSY, "%s works for another program of this PC now",
+                           name[0] ? name : "the other PC");
         return aq_fail(err, AQ_E_GONE, "%s has left", name[0] ? name : "the other PC");
+    }
     if (type == AQ_T_ERROR && (rc = aq_kv_u32(&kv, "code", true, UINT16_MAX, &code, err)) < 0)
         return rc;
     if ((rc = aq_kv_text(&kv, "text", true, text, sizeof text, err)) < 0 ||
         (rc = aq_kv_text(&kv, "who_name", false, who, sizeof who, err)) < 0)
         return rc;
     if (type == AQ_T_BUSY && who[0])
-        return aq_fail(err, AQ_E_BUSY, "%s works for %s", name, who);
+        return aq_fail(err, AQ_E_BUSY, "%s works for %s", name[0] ? name : "the other PC", who);
     if (code == 0)
         code = AQ_E_PROTO;
     return aq_fail(err, (int)code, "%s%s%s", name, name[0] ? ": " : "",

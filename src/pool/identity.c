@@ -7,9 +7,13 @@
  */
 #include "trust-priv.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #define KEY_HEAD "aquifer-key 1\n"
 #define CERT_HEAD "aquifer-identity 1\n"
@@ -179,50 +183,79 @@ static int load_cert(const char *dir, X509 **ret, aq_err *err)
     return 1;
 }
 
+/* What is there: 1 = key and certificate, 0 = not both. */
+static int load_both(const char *dir, const aq_secret_store *store, aq_identity *me, aq_err *err)
+{
+    int key = load_key(store, &me->key, err), cert;
+
+    if (key < 0)
+        return key;
+    if ((cert = load_cert(dir, &me->cert, err)) < 0)
+        return cert;
+    return key && cert;
+}
+
+/* Make what is missing. Under the folder's lock. */
+static int make_rest(const char *dir, const aq_secret_store *store, aq_identity *me, aq_err *err)
+{
+    int rc;
+
+    if (!me->key && me->cert)
+        return aq_fail(err, AQ_E_AUTH,
+                       "the key of this PC is lost: remove %s/%s and pair this PC again", dir,
+                       CERT_FILE);
+    if (!me->key) {
+        if (!(me->key = EVP_EC_gen("P-256")))
+            return crypto_fail(err, "making a key");
+        if ((rc = save_key(me->key, store, err)) < 0)
+            return rc;
+    }
+    if (me->cert)
+        return AQ_OK;
+    if ((rc = make_cert(me->key, &me->cert, err)) < 0)
+        return rc;
+    return save_cert(me->cert, dir, err);
+}
+
+/* Two programs at first use must not make two keys: the folder itself is locked meanwhile. */
+static int make_once(const char *dir, const aq_secret_store *store, aq_identity *me, aq_err *err)
+{
+    AQ_AUTOFD int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc;
+
+    if (fd < 0)
+        return aq_fail_errno(err, errno, "%s", dir);
+    while (flock(fd, LOCK_EX) < 0)
+        if (errno != EINTR)
+            return aq_fail_errno(err, errno, "the lock of %s", dir);
+    aq_identity_clear(me);
+    rc = load_both(dir, store, me, err);
+    return rc == 0 ? make_rest(dir, store, me, err) : rc;
+}
+
 int aq_identity_open(const char *dir, const aq_secret_store *store, aq_identity *ret, aq_err *err)
 {
     aq_identity me = {0};
     aq_err local = {0}; /* after_head's code must be readable */
-    int rc = load_key(store, &me.key, &local), have_cert = 0;
+    int rc = load_both(dir, store, &me, &local);
 
-    if (rc >= 0)
-        have_cert = load_cert(dir, &me.cert, &local);
-    if (rc < 0 || have_cert < 0) {
-        rc = rc < 0 ? rc : have_cert;
-        goto fail;
-    }
-    if (rc == 0 && have_cert) {
-        rc = aq_fail(&local, AQ_E_AUTH,
-                     "the key of this PC is lost: remove %s/%s and pair this PC again", dir,
-                     CERT_FILE);
-        goto fail;
-    }
-    if (rc == 0) {
-        if (!(me.key = EVP_EC_gen("P-256"))) {
-            rc = crypto_fail(&local, "making a key");
-            goto fail;
-        }
-        if ((rc = save_key(me.key, store, &local)) < 0)
-            goto fail;
-    }
-    if (have_cert && X509_check_private_key(me.cert, me.key) != 1) {
+    if (rc == 0)
+        rc = make_once(dir, store, &me, &local);
+    if (rc >= 0 && X509_check_private_key(me.cert, me.key) != 1) {
         ERR_clear_error();
         rc = aq_fail(&local, AQ_E_MISMATCH,
                      "%s/%s belongs to another key: remove it, it is made again", dir, CERT_FILE);
-        goto fail;
     }
-    if (!have_cert && ((rc = make_cert(me.key, &me.cert, &local)) < 0 ||
-                       (rc = save_cert(me.cert, dir, &local)) < 0))
-        goto fail;
-    if ((rc = aq_id_of_cert(me.cert, &me.id, NULL, &local)) < 0)
-        goto fail;
+    if (rc >= 0)
+        rc = aq_id_of_cert(me.cert, &me.id, NULL, &local);
+    if (rc < 0) {
+        aq_identity_clear(&me);
+        if (err)
+            *err = local;
+        return rc;
+    }
     *ret = me;
     return AQ_OK;
-fail:
-    aq_identity_clear(&me);
-    if (err)
-        *err = local;
-    return rc;
 }
 
 void aq_identity_clear(aq_identity *me)

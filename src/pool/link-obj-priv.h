@@ -75,6 +75,7 @@ struct aq_link {
 
 int aq_link_create(aq_net *, aq_role, aq_link **ret, aq_err *) AQ_MUST;
 void aq_link_destroy(aq_link *); /* its thread has ended, or never began */
+void aq_link_reset(aq_link *); /* its connection is closed; as before it was made. Owner's thread */
 void aq_link_set_dial(aq_link *, const aq_dial *);
 bool aq_link_accept_cert(void *link, const aq_id *); /* for TLS */
 bool aq_link_stopped(aq_link *);

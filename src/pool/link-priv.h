@@ -53,7 +53,8 @@ typedef struct aq_dial {
     const struct sockaddr_storage *addr; /* called side by side (dial-priv.h), best first */
     uint32_t n_addr;                     /* 1 .. AQ_ADDRS_MAX */
     aq_purpose purpose;
-    const aq_id *to;            /* NULL: whoever answers */
+    const aq_id *
+        to; /* NULL: whoever answers. Else, where another one answers, the next address is called */
     const uint8_t *join_secret; /* [AQ_SECRET_BYTES], for AQ_FOR_JOIN */
 } aq_dial;
 /** Returns at once; open_cb or closed_cb follows. INVAL, AUTH (no address is of this network),
@@ -116,6 +117,7 @@ int aq_link_pump(aq_link *, aq_err *) AQ_MUST;  /* 0 = goes on, 1 = open; never 
 void aq_link_refuse(aq_link *, const aq_err *); /* says why (best effort) and shuts down */
 int aq_link_fd(const aq_link *);
 bool aq_link_wants_out(const aq_link *);
+bool aq_link_wants_in(const aq_link *); /* false: too much waits to be sent */
 int64_t aq_link_deadline_us(const aq_link *);
 int aq_link_start(aq_link *, const aq_link_cb *, aq_err *) AQ_MUST;
 void aq_net_set_port(aq_net *, uint16_t port);

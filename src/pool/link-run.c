@@ -68,7 +68,9 @@ static int connect_any(aq_link *l, aq_err *err)
 
     if (rc < 0)
         return rc;
+    struct sockaddr_storage first = l->addr[0];
     l->addr[0] = l->addr[won];
+    l->addr[won] = first;
     rc = aq_socket_setup(l->fd, err);
     return rc < 0 ? rc : aq_tls_new(l->net->tls, true, aq_link_accept_cert, l, &l->tls, err);
 }
@@ -127,7 +129,7 @@ static int serve(aq_link *l, aq_err *err)
         /* What the callbacks queued goes out now. */
         if ((rc = aq_link_send_queued(l, err)) < 0 || (rc = timers(l, &ms, err)) < 0)
             return rc;
-        struct pollfd p[2] = {{.fd = l->fd, .events = POLLIN},
+        struct pollfd p[2] = {{.fd = l->fd, .events = aq_link_wants_in(l) ? POLLIN : 0},
                               {.fd = l->wake_fd, .events = POLLIN}};
         if (aq_link_wants_out(l))
             p[0].events |= POLLOUT;
@@ -140,12 +142,44 @@ static int serve(aq_link *l, aq_err *err)
     return AQ_OK;
 }
 
+/* Who answered first is not who is meant: an address that another PC has by now, or another program. The other
+ * addresses are called, within the same time. */
+static bool try_next(aq_link *l, int rc)
+{
+    if (l->role != AQ_DIALER || !l->has_to || l->hs_done || l->fd < 0 || l->n_addr < 2 ||
+        (rc != -AQ_E_MISMATCH && rc != -AQ_E_AUTH && rc != -AQ_E_PROTO && rc != -AQ_E_GONE) ||
+        aq_link_stopped(l) || aq_now_us() >= l->deadline_us)
+        return false;
+    l->n_addr--;
+    memmove(&l->addr[0], &l->addr[1], l->n_addr * sizeof l->addr[0]);
+    aq_link_reset(l);
+    return true;
+}
+
+/* Serve, by the first address that leads to who is meant. Of several that do not, the first says why. */
+static int serve_any(aq_link *l, aq_err *err)
+{
+    int first = serve(l, err), rc = first;
+    aq_err next = {0};
+
+    if (first >= 0 || !try_next(l, first))
+        return first;
+    do {
+        next = (aq_err){0};
+        rc = serve(l, &next);
+    } while (rc < 0 && try_next(l, rc));
+    if (rc < 0 && !l->hs_done)
+        return first;
+    *err = next;
+    return rc;
+}
+
 static void *link_main(void *user)
 {
     aq_link *l = user;
     aq_err err = {0};
     char addr[AQ_ADDR_MAX + 1];
-    int rc = serve(l, &err);
+    int rc = serve_any(l, &err);
 
     /* A certificate is let in only while pairing is open; TLS cannot say more than no. */
     if (rc == -AQ_E_AUTH && !l->told && !l->hs_done && l->role == AQ_DIALER &&

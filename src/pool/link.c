@@ -18,6 +18,10 @@
 #define RBUF_FIRST (4u << 10) /* until the other side is authenticated */
 #define RBUF_OPEN (128u << 10)
 #define SPARE_MAX 8u
+/* Nobody is read who does not read: TLS answers some records by itself. What a link writes stays below this, since it writes a piece
+ * when the one before is gone. */
+#define OUT_MAX (AQ_LINK_PIECE + (64u << 10))
+#define OUT_FIRST (8u << 10) /* until the other side is authenticated */
 
 /* ---- queue ----------------------------------------------------------------------------------- */
 
@@ -196,6 +200,20 @@ void aq_link_destroy(aq_link *l)
     pthread_mutex_destroy(&l->lock);
     aq_mem_wipe(l, sizeof *l);
     free(l);
+}
+
+void aq_link_reset(aq_link *l)
+{
+    aq_tls_free(l->tls);
+    l->tls = NULL;
+    aq_fd_close_p(&l->fd);
+    aq_hs_clear(&l->hs);
+    aq_mem_wipe(l->exporter, sizeof l->exporter);
+    l->tls_done = l->peer_known = l->told = false;
+    l->n_head = l->n_body = 0;
+    l->body.n = 0;
+    l->rx = (aq_wire_seq){0};
+    atomic_store(&l->state, AQ_LS_HELLO);
 }
 
 int aq_link_create(aq_net *net, aq_role role, aq_link **ret, aq_err *err)
@@ -464,7 +482,7 @@ static int pinged(aq_link *l, const uint8_t *payload, aq_err *err)
     int rc;
 
     if ((rc = aq_kv_parse(payload, l->hdr.length, &kv, err)) < 0 ||
-        (rc = aq_kv_u64(&kv, "t", true, UINT64_MAX, &t, err)) < 0)
+        (rc = aq_kv_u64(&kv, "t", true, INT64_MAX, &t, err)) < 0)
         return rc;
     if (l->hdr.flags & AQ_FLAG_REPLY) {
         int64_t d = aq_now_us() - (int64_t)t;
@@ -659,8 +677,28 @@ static item *next_item(aq_link *l)
     }
 }
 
-/* Move queued frames to the socket until it is full or nothing is left. */
-int aq_link_send_queued(aq_link *l, aq_err *err)
+/* Sending failed. What the other side said before it closed may still be here, and is the reason. */
+static int last_words(aq_link *l, aq_err *err)
+{
+    aq_err why = {0};
+
+    for (;;) {
+        ssize_t n = recv(l->fd, l->rbuf, l->rbuf_cap, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -AQ_E_GONE;
+        aq_tls_input(l->tls, l->rbuf, (size_t)n);
+        int rc = process(l, &why);
+        if (rc < 0) {
+            if (err)
+                *err = why;
+            return rc;
+        }
+    }
+}
+
+static int send_queued(aq_link *l, aq_err *err)
 {
     int rc;
 
@@ -687,6 +725,14 @@ int aq_link_send_queued(aq_link *l, aq_err *err)
             l->sending = NULL;
         }
     }
+}
+
+/* Move queued frames to the socket until it is full or nothing is left. */
+int aq_link_send_queued(aq_link *l, aq_err *err)
+{
+    int rc = send_queued(l, err);
+
+    return rc == -AQ_E_GONE && l->hs_done && !aq_link_stopped(l) ? last_words(l, err) : rc;
 }
 
 bool aq_link_stopped(aq_link *l)
@@ -720,7 +766,8 @@ int aq_link_pump(aq_link *l, aq_err *err)
             break;
         if ((rc = aq_link_send_queued(l, err)) < 0)
             return rc;
-        if (aq_link_stopped(l)) /* there may be input that nobody reads now */
+        if (aq_link_stopped(l) ||
+            !aq_link_wants_in(l)) /* there may be input that nobody reads now */
             return 0;
         if (l->hs_done && l->rbuf_cap < RBUF_OPEN && (rc = grow_rbuf(l, err)) < 0)
             return rc;
@@ -767,6 +814,14 @@ void aq_link_refuse(aq_link *l, const aq_err *why)
 int aq_link_fd(const aq_link *l)
 {
     return l->fd;
+}
+
+bool aq_link_wants_in(const aq_link *l)
+{
+    size_t n;
+
+    aq_tls_output(l->tls, &n);
+    return n <= (l->hs_done ? OUT_MAX : OUT_FIRST);
 }
 
 bool aq_link_wants_out(const aq_link *l)

@@ -222,7 +222,8 @@ static void *listener_main(void *user)
             if (!l)
                 continue;
             at[n_at++] = i;
-            p[n++] = (struct pollfd){.fd = aq_link_fd(l), .events = POLLIN};
+            p[n++] =
+                (struct pollfd){.fd = aq_link_fd(l), .events = aq_link_wants_in(l) ? POLLIN : 0};
             if (aq_link_wants_out(l))
                 p[n - 1].events |= POLLOUT;
             next = AQ_MIN(next, aq_link_deadline_us(l));

@@ -4,7 +4,7 @@
  *
  * Files of the folder:
  *
- *   lock         flock'ed by the holder; "pid=N\nname=PROGRAM\nport=N\n" for who finds it taken.
+ *   lock         locked by the holder (F_OFD_SETLK, which can be asked for without being taken); "pid=N\nname=PROGRAM\nport=N\n" for who finds it taken.
  *                Never removed: two processes would hold locks of two files of one name.
  *   addresses    "aquifer-addresses 1\n" | ADDRESS "\n" … */
 #include "dial-priv.h"
@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #define LOCK_FILE "lock"
@@ -58,23 +57,27 @@ static void lock_read_text(int fd, aq_holder *ret)
         snprintf(ret->name, sizeof ret->name, "%.*s", (int)n_name, name);
 }
 
+int aq_lock_busy(const aq_holder *who, aq_err *err)
+{
+    return aq_fail(err, AQ_E_BUSY,
+                   "another program of yours has this PC's pool: %s, process %u (end it first)",
+                   who->name[0] ? who->name : "one that just started", who->pid);
+}
+
 int aq_lock_take(const char *dir, int *ret_fd, aq_err *err)
 {
     AQ_AUTOFD int fd = -1;
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     aq_holder who = {0};
     int rc = lock_open(dir, &fd, err);
 
     if (rc < 0)
         return rc;
-    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        if (errno == EINTR)
-            continue;
-        if (errno != EWOULDBLOCK)
+    if (fcntl(fd, F_OFD_SETLK, &all) < 0) {
+        if (errno != EAGAIN && errno != EACCES)
             return aq_fail_errno(err, errno, "the lock of %s", dir);
         lock_read_text(fd, &who);
-        return aq_fail(err, AQ_E_BUSY,
-                       "another program of yours has this PC's pool: %s, process %u (end it first)",
-                       who.name[0] ? who.name : "one that just started", who.pid);
+        return aq_lock_busy(&who, err);
     }
     if ((rc = aq_lock_say(fd, 0, err)) < 0)
         return rc;
@@ -98,12 +101,15 @@ int aq_lock_say(int fd, uint16_t port, aq_err *err)
 int aq_lock_read(const char *dir, aq_holder *ret, aq_err *err)
 {
     AQ_AUTOFD int fd = -1;
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     aq_holder who = {0};
     int rc = lock_open(dir, &fd, err);
 
     if (rc < 0)
         return rc;
-    if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
+    if (fcntl(fd, F_OFD_GETLK, &all) < 0)
+        return aq_fail_errno(err, errno, "the lock of %s", dir);
+    if (all.l_type == F_UNLCK) {
         *ret = (aq_holder){0};
         return 0;
     }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MODE_FILE "mode"
 #define MODE_HEAD "aquifer-mode 1\n"
@@ -39,7 +40,8 @@ int aq_mode_load(const char *dir, aq_mode *ret, aq_err *err)
     size_t head = strlen(MODE_HEAD);
     aq_mode m = {0};
     aq_err why = {0};
-    int rc = aq_file_read(dir, MODE_FILE, MODE_MAX, false, &b, err);
+    bool none = access(dir, F_OK) < 0 && errno == ENOENT;
+    int rc = none ? 0 : aq_file_read(dir, MODE_FILE, MODE_MAX, false, &b, err);
 
     if (rc < 0)
         return rc;

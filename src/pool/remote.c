@@ -219,7 +219,7 @@ static void closed_cb(void *user, aq_link *link, const aq_err *why)
     pthread_mutex_lock(&t->lock);
     bool was_ready = t->phase == READY;
     fail(t, why);
-    aq_err e = as_gone(&t->why);
+    aq_err e = as_gone(&t->why), as_it_is = t->why;
     bool closing = t->closing;
     while (t->n) {
         aq_done d = {.id = t->q[t->head].id, .epoch = t->q[t->head].epoch, .rc = -e.code, .err = e};
@@ -231,7 +231,7 @@ static void closed_cb(void *user, aq_link *link, const aq_err *why)
     }
     pthread_mutex_unlock(&t->lock);
     if (was_ready && !closing && t->cfg.gone_cb)
-        t->cfg.gone_cb(t->cfg.user, &t->stage, &e);
+        t->cfg.gone_cb(t->cfg.user, &t->stage, &as_it_is);
 }
 
 /* ---- the stage ------------------------------------------------------------------------------- */

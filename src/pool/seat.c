@@ -284,6 +284,22 @@ int aq_seat_set_perms(aq_seat *p, const aq_id *id, uint32_t perms, aq_err *err)
     return was >= 0 && (was & ~(int)perms) ? again(p, own_port(p), err) : AQ_OK;
 }
 
+int aq_seat_set_name(aq_seat *p, const char *name, aq_err *err)
+{
+    int rc = aq_trust_set_name(p->cfg.trust, name, err);
+
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&p->serve_lock);
+    pthread_mutex_lock(&p->lock);
+    uint16_t port = p->node ? aq_node_port(p->node) : 0;
+    pthread_mutex_unlock(&p->lock);
+    announce(p, port);
+    pthread_mutex_unlock(&p->serve_lock);
+    aq_seat_changed(p);
+    return AQ_OK;
+}
+
 int aq_seat_remove(aq_seat *p, const aq_id *id, aq_err *err)
 {
     int rc = aq_trust_remove(p->cfg.trust, id, err);

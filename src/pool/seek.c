@@ -162,9 +162,11 @@ static bool answers(void *user, const aq_found *f)
     return aq_id_equal(&f->id, &m->id) && aq_reach_try(a, f->n_addr, KNOWN_US) == AQ_REACH_ANSWERS;
 }
 
-/* Where a member is. f [AQ_FOUND_MAX]; ret [AQ_ADDRS_MAX] points into m and f. */
+/* Where a member is. look: by mDNS even when something answers where it was last. f [AQ_FOUND_MAX]; ret
+ * [AQ_ADDRS_MAX] points into m and f. */
 static int where(const aq_trust *trust, const aq_member *m, const aq_presence *presence,
-                 const char *version, aq_found *f, const char **ret, uint32_t *ret_n, aq_err *err)
+                 const char *version, bool look, aq_found *f, const char **ret, uint32_t *ret_n,
+                 aq_err *err)
 {
     aq_presence_info mdns = {0};
     const aq_found *hit = NULL;
@@ -173,7 +175,7 @@ static int where(const aq_trust *trust, const aq_member *m, const aq_presence *p
     for (uint32_t i = 0; i < m->n_addr; i++)
         ret[n++] = m->addr[i];
     *ret_n = n;
-    if (n && aq_reach_try(ret, n, KNOWN_US) == AQ_REACH_ANSWERS)
+    if (!look && n && aq_reach_try(ret, n, KNOWN_US) == AQ_REACH_ANSWERS)
         return 0;
     if (presence) {
         aq_presence_get(presence, &mdns);
@@ -194,9 +196,32 @@ static int where(const aq_trust *trust, const aq_member *m, const aq_presence *p
         ret[n++] = m->addr[i];
     *ret_n = n;
     return n ? 0
-             : aq_fail(err, AQ_E_INVAL,
+             : aq_fail(err, AQ_E_GONE,
                        "nobody knows where %s is: start its node, or give its address. %s", m->name,
                        mdns.state == AQ_PRESENCE_RUNNING ? "" : aq_presence_text(mdns.state));
+}
+
+int aq_where(const aq_trust *trust, const aq_id *id, const char *version,
+             struct sockaddr_storage ret[AQ_ADDRS_MAX], uint32_t *ret_n, aq_err *err)
+{
+    AQ_AUTOFREE aq_found *f = calloc(AQ_FOUND_MAX, sizeof *f);
+    AQ_AUTOFREE aq_roster *r = calloc(1, sizeof *r);
+    const char *addr[AQ_ADDRS_MAX];
+    uint32_t n = 0, n_good = 0;
+
+    if (!f || !r)
+        return aq_fail(err, AQ_E_NOMEM, "no memory to look for a PC");
+    (void)!aq_trust_roster(trust, r);
+    const aq_member *m = aq_roster_find(r, id);
+    if (!m)
+        return aq_fail(err, AQ_E_AUTH, "that PC is no member of this pool any more");
+    int rc = where(trust, m, NULL, version, true, f, addr, &n, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < n; i++)
+        n_good += aq_addr_parse(addr[i], AQ_POOL_PORT, &ret[n_good], NULL) == 0;
+    *ret_n = n_good;
+    return n_good ? 0 : aq_fail(err, AQ_E_GONE, "nobody knows where %s is", m->name);
 }
 
 int aq_split_open_member(const aq_split_cfg *cfg, const aq_member *m, const aq_presence *presence,
@@ -213,12 +238,13 @@ int aq_split_open_member(const aq_split_cfg *cfg, const aq_member *m, const aq_p
         return aq_fail(err, AQ_E_NOMEM, "no memory for a split");
     sc.to = &m->id;
     sc.addr = addr;
-    if ((rc = where(cfg->trust, m, presence, version, f, addr, &sc.n_addr, err)) < 0 ||
-        (rc = aq_split_open(&sc, ret, err)) < 0)
+    if ((rc = where(cfg->trust, m, presence, version, false, f, addr, &sc.n_addr, err)) < 0)
         return rc;
+    if ((rc = aq_split_open(&sc, ret, err)) < 0)
+        return rc;
+    aq_split_follow(*ret, version);
     aq_split_get_state(*ret, &st); /* it answered there: next time it need not be looked for */
-    if (st.addr[0] && !(m->n_addr && !strcmp(m->addr[0], st.addr)) &&
-        aq_trust_hold(cfg->trust, &no) >= 0) /* else its files are another process's */
+    if (st.addr[0] && !(m->n_addr && !strcmp(m->addr[0], st.addr)))
         (void)!aq_trust_set_addr(cfg->trust, &m->id, st.addr, &no);
     return 0;
 }

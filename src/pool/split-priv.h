@@ -112,6 +112,15 @@ int aq_node_new_pairing(const aq_node_cfg *, aq_accept_fn pair, void *user, aq_n
                         aq_err *) AQ_MUST;
 aq_net *aq_node_net(const aq_node *);
 
+/* ---- seek.c, split.c: where the other PC is ---------------------------------------------------- */
+
+/** All addresses that a member may have now: found ones first (mDNS is asked), then those where it answered. Blocks, some
+ * seconds at most. AUTH: no member; GONE: none. */
+int aq_where(const aq_trust *, const aq_id *, const char *version,
+             struct sockaddr_storage ret[AQ_ADDRS_MAX], uint32_t *ret_n, aq_err *) AQ_MUST;
+/** From now on the other PC, a member, is looked for when it does not come back where it was. version: of the program. */
+void aq_split_follow(aq_split *, const char *version);
+
 /* ---- remote.c -------------------------------------------------------------------------------- */
 
 typedef struct aq_remote_cfg {
@@ -123,7 +132,8 @@ typedef struct aq_remote_cfg {
     uint32_t epoch; /* of CONFIG: higher than any before of this process */
     uint32_t l0, l1, row_f32, rows /* AQ_ROWS_* */;
     aq_state_cfg state;
-    /* The PC is lost (not: closed from here). Link's thread; must not block. May be NULL. */
+    /* The PC is lost (not: closed from here); BUSY: another program of this PC has it now. Link's
+     * thread; must not block. May be NULL. */
     void (*gone_cb)(void *user, aq_stage *, const aq_err *why);
     void *user;
 } aq_remote_cfg;

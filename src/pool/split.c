@@ -5,6 +5,7 @@
  *   RUNNING ─────▶ LOST ──────────────────────────────────────────────────────▶ RUNNING
  *                    └─ for alone_after_ms, and all fits ─▶ ALONE ─ back, and idle ─▶ RUNNING
  *
+ * When another program of this PC has taken the other PC over, it is asked until it is free again.
  * One thread waits for losses and dials again (at once, then after 0.25 s up to 3 s). The local
  * stage stays loaded all the time: aq_engine_set_stages keeps a stage that is in both sets. */
 #include "member-priv.h"
@@ -24,6 +25,7 @@ struct aq_split {
     aq_remote_cfg rc;
     struct sockaddr_storage addr[AQ_ADDRS_MAX];
     aq_id to;
+    char backend[32]; /* cfg.engine.place.backend points here */
     uint32_t n_layer;
     aq_engine *engine;
     pthread_t thread;
@@ -33,6 +35,7 @@ struct aq_split {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t cond;
     bool stop;
+    char follow[AQ_VERSION_MAX + 1]; /* the program's version; "" = it stays where it is */
     aq_stage *remote, *gone; /* remote: the engine's, NULL = none; gone: the one that was lost */
     aq_err why;
     aq_split_state state;
@@ -84,14 +87,40 @@ static int dial(aq_split *s, aq_stage **ret, aq_err *err)
     return aq_remote_dial(&s->rc, ret, err);
 }
 
+void aq_split_need(const aq_model_info *in, const aq_engine_cfg *c, uint32_t cut,
+                   uint64_t *ret_here_bytes, uint64_t *ret_there_bytes)
+{
+    aq_state_cfg sc = state_cfg(in, c);
+
+    *ret_here_bytes = aq_layers_need_bytes(in, 0, cut, &sc) + in->ends_bytes;
+    *ret_there_bytes = aq_layers_need_bytes(in, cut, in->n_layer, &sc);
+}
+
+int aq_split_choose(const aq_model_info *in, const aq_engine_cfg *c, uint64_t here_bytes,
+                    uint64_t there_bytes, const char *pc, uint32_t *ret_cut, aq_err *err)
+{
+    aq_state_cfg sc = state_cfg(in, c);
+
+    return aq_cut_choose(in, &sc, here_bytes, there_bytes, pc, ret_cut, err);
+}
+
 /* ---- the driver's thread --------------------------------------------------------------------- */
 
-static int reconnect(aq_split *s, aq_err *err)
+static int reconnect(aq_split *s, bool replaced, aq_err *err)
 {
     aq_stage *st = NULL;
-    int rc = dial(s, &st, err);
+    aq_peer_mem there;
+    int rc;
 
-    if (rc < 0)
+    /* CONFIG would take it back from the other program, which would take it back from this one. */
+    if (replaced) {
+        rc = aq_peer_mem_ask(s->net, s->addr, s->rc.n_addr, s->rc.to, &s->there, &there, err);
+        if (rc >= 0 && there.works_for[0])
+            rc = aq_fail(err, AQ_E_BUSY, "%s works for another program of this PC now", there.name);
+        if (rc < 0)
+            return rc;
+    }
+    if ((rc = dial(s, &st, err)) < 0)
         return rc;
     rc = aq_remote_wait(st, &s->there, err);
     pthread_mutex_lock(&s->lock);
@@ -108,6 +137,38 @@ static int reconnect(aq_split *s, aq_err *err)
     aq_remote_name(st, s->state.pc);
     pthread_mutex_unlock(&s->lock);
     return 0;
+}
+
+/* Where it answered, for the next time. Called and left with the lock held. */
+static void keep_addr(aq_split *s)
+{
+    char addr[AQ_ADDR_MAX + 1];
+    aq_err no = {0};
+
+    if (!s->follow[0] || !s->remote)
+        return;
+    aq_remote_addr(s->remote, addr);
+    pthread_mutex_unlock(&s->lock);
+    (void)!aq_trust_set_addr(s->cfg.trust, &s->to, addr, &no);
+    pthread_mutex_lock(&s->lock);
+}
+
+/* It has not come back where it was: where else may it be? Called and left with the lock held. */
+static void look_for(aq_split *s)
+{
+    struct sockaddr_storage addr[AQ_ADDRS_MAX];
+    char version[AQ_VERSION_MAX + 1];
+    uint32_t n = 0;
+
+    memcpy(version, s->follow, sizeof version);
+    if (!version[0])
+        return;
+    pthread_mutex_unlock(&s->lock);
+    if (aq_where(s->cfg.trust, &s->to, version, addr, &n, NULL) >= 0) {
+        memcpy(s->addr, addr, n * sizeof addr[0]);
+        s->rc.n_addr = n;
+    }
+    pthread_mutex_lock(&s->lock);
 }
 
 static int go_alone(aq_split *s, aq_err *err)
@@ -172,7 +233,8 @@ static void set_state(aq_split *s, uint32_t kind, const char *text)
 static void recover(aq_split *s)
 {
     int64_t lost_us = aq_now_us();
-    uint32_t ms = 0;
+    bool replaced = s->why.code == AQ_E_BUSY;
+    uint32_t ms = 0, n_try = 0;
 
     s->state.n_loss++;
     set_state(s, AQ_SPLIT_LOST, s->why.text);
@@ -181,6 +243,8 @@ static void recover(aq_split *s)
         bool alone = s->state.kind == AQ_SPLIT_ALONE;
 
         wait_ms(s, ms);
+        if (!s->stop && n_try++ % 3 == 1)
+            look_for(s);
         if (s->stop)
             return;
         pthread_mutex_unlock(&s->lock);
@@ -189,13 +253,14 @@ static void recover(aq_split *s)
             ms = IDLE_LOOK_MS;
             continue;
         }
-        int rc = reconnect(s, &err);
+        int rc = reconnect(s, replaced, &err);
         bool goes_alone = rc < 0 && !alone && s->cfg.alone_after_ms &&
                           aq_now_us() - lost_us >= (int64_t)s->cfg.alone_after_ms * 1000 &&
                           !atomic_load(&s->there.cancel) && go_alone(s, &no) >= 0;
         pthread_mutex_lock(&s->lock);
         if (rc >= 0) {
             set_state(s, AQ_SPLIT_RUNNING, "");
+            keep_addr(s);
             return;
         }
         if (!strstr(err.text, s->state.pc))
@@ -329,6 +394,10 @@ int aq_split_open(const aq_split_cfg *cfg, aq_split **ret, aq_err *err)
     if (!s)
         return aq_fail(err, AQ_E_NOMEM, "no memory for a split");
     s->cfg = *cfg;
+    if (cfg->engine.place.backend) { /* needed again when the other PC is lost */
+        snprintf(s->backend, sizeof s->backend, "%s", cfg->engine.place.backend);
+        s->cfg.engine.place.backend = s->backend;
+    }
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -349,6 +418,13 @@ int aq_split_open(const aq_split_cfg *cfg, aq_split **ret, aq_err *err)
     }
     *ret = s;
     return 0;
+}
+
+void aq_split_follow(aq_split *s, const char *version)
+{
+    pthread_mutex_lock(&s->lock);
+    snprintf(s->follow, sizeof s->follow, "%s", version);
+    pthread_mutex_unlock(&s->lock);
 }
 
 void aq_split_free(aq_split *s)

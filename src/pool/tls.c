@@ -10,6 +10,8 @@
 #define ALPN "aquifer/1"
 #define EXPORTER_LABEL "EXPERIMENTAL aquifer link 1"
 
+#define SENT_MAX (128u << 10) /* bytes that were sent and are still in front of others */
+
 static const uint8_t alpn_wire[] = "\x09" ALPN; /* with its length, as TLS wants it */
 
 struct aq_tls_ctx {
@@ -252,8 +254,13 @@ const uint8_t *aq_tls_output(const aq_tls *t, size_t *ret_n)
 void aq_tls_sent(aq_tls *t, size_t n)
 {
     t->n_sent += n;
-    if (t->n_sent >= t->out.n)
+    if (t->n_sent >= t->out.n) {
         t->out.n = t->n_sent = 0;
+    } else if (t->n_sent > SENT_MAX) { /* it may never be empty */
+        memmove(t->out.p, t->out.p + t->n_sent, t->out.n - t->n_sent);
+        t->out.n -= t->n_sent;
+        t->n_sent = 0;
+    }
 }
 
 const aq_id *aq_tls_peer_id(const aq_tls *t)

@@ -2,10 +2,12 @@
 /* Whom this PC trusts: its identity, the pool's secret and the roster, in memory under one lock and
  * on disk. Any thread.
  *
- * Files of the folder: identity.crt, identity-key and pool-secret (through the secret store), roster.
+ * Files of the folder: identity.crt, identity-key and pool-secret (through the secret store), roster; name, once
+ * the PC was given one (one line).
  *
  *   pool-secret   "aquifer-secret 1\n" | "epoch N HEX64\n" once, or twice while the epoch changes
  *
+ * Two processes may have the folder open; write_begin keeps their writing apart.
  * Raising the epoch writes both secrets, then the roster under the new one, then the new secret
  * alone. Whatever is cut short, the roster on disk has its secret beside it. */
 #include "member-priv.h"
@@ -13,11 +15,15 @@
 #include "wire-priv.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define ROSTER_FILE "roster"
+#define NAME_FILE "name"
 #define SECRET_NAME "pool-secret"
 #define SECRET_HEAD "aquifer-secret 1\n"
 
@@ -28,7 +34,8 @@ struct aq_trust {
     aq_identity me;
     int hold_fd;                /* the folder's lock, -1 = not held */
     char name[AQ_NAME_MAX + 1]; /* under lock, as all below */
-    bool in_pool;
+    bool in_pool, named;        /* named: name is in its file */
+    bool foreign; /* during a change: the files are another process's, this memory alone changes */
     uint8_t secret[AQ_SECRET_BYTES];
     aq_roster roster;
 };
@@ -163,7 +170,7 @@ static int load_pool(aq_trust *t, aq_err *err)
 /* Under lock: write r (of the same epoch) and make it the one in memory. */
 static int commit(aq_trust *t, const aq_roster *r, aq_err *err)
 {
-    int rc = save_roster(t, r, t->secret, err);
+    int rc = t->foreign ? AQ_OK : save_roster(t, r, t->secret, err);
 
     if (rc == AQ_OK)
         t->roster = *r;
@@ -179,16 +186,64 @@ static int commit_secret(aq_trust *t, const aq_roster *r, const uint8_t *secret,
 
     memcpy(s[0].secret, secret, AQ_SECRET_BYTES);
     memcpy(s[1].secret, t->secret, AQ_SECRET_BYTES);
-    rc = save_secrets(t, s, n, err);
-    if (rc == AQ_OK && (rc = save_roster(t, r, secret, err)) == AQ_OK) {
+    rc = t->foreign ? AQ_OK : save_secrets(t, s, n, err);
+    if (rc == AQ_OK && (t->foreign || (rc = save_roster(t, r, secret, err)) == AQ_OK)) {
         memcpy(t->secret, secret, AQ_SECRET_BYTES);
         t->roster = *r;
         t->in_pool = true;
-        if (n == 2 && save_secrets(t, s, 1, NULL) < 0)
+        if (n == 2 && !t->foreign && save_secrets(t, s, 1, NULL) < 0)
             aq_log(AQ_LOG_WARN, "pool", "old_secret=kept epoch=%u", s[1].epoch);
     }
     aq_mem_wipe(s, sizeof s);
     return rc;
+}
+
+/* ---- one writer ------------------------------------------------------------------------------ */
+
+static int load_name(aq_trust *t, aq_err *err);
+
+/* Under lock: what is on disk now. On failure the memory is as it was. */
+static int reload(aq_trust *t, aq_err *err)
+{
+    uint8_t secret[AQ_SECRET_BYTES];
+    bool was = t->in_pool;
+
+    memcpy(secret, t->secret, sizeof secret);
+    t->in_pool = false;
+    int rc = load_name(t, err);
+    rc = rc < 0 ? rc : load_pool(t, err);
+    if (rc < 0) {
+        t->in_pool = was;
+        memcpy(t->secret, secret, sizeof secret);
+    }
+    aq_mem_wipe(secret, sizeof secret);
+    return rc;
+}
+
+/* Under lock: the folder is locked while its files change (ret_fd: close it), and who does not hold it (aq_trust_hold)
+ * begins with what is on disk. When another process holds it, a change by_hand is BUSY, and one that came from
+ * another PC stays in this memory: the holder gets it from there, too. */
+static int write_begin(aq_trust *t, bool by_hand, int *ret_fd, aq_err *err)
+{
+    aq_holder who = {0};
+    int rc = AQ_OK, fd = open(t->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return aq_fail_errno(err, errno, "%s", t->dir);
+    *ret_fd = fd; /* closed by the caller in any case */
+    while (flock(fd, LOCK_EX) < 0)
+        if (errno != EINTR)
+            return aq_fail_errno(err, errno, "the lock of %s", t->dir);
+    t->foreign = false;
+    if (t->hold_fd >= 0)
+        return AQ_OK;
+    if ((rc = aq_lock_read(t->dir, &who, err)) < 0)
+        return rc;
+    t->foreign = rc == 1;
+    if (t->foreign)
+        return by_hand ? aq_lock_busy(&who, err) : AQ_OK;
+    rc = reload(t, err);
+    return rc < 0 ? rc : AQ_OK;
 }
 
 /* Under lock. */
@@ -221,6 +276,25 @@ static void clean_name(const char *name, char ret[AQ_NAME_MAX + 1])
     ret[out] = 0;
 }
 
+/* The name that this PC was given, if it was: into t->name. */
+static int load_name(aq_trust *t, aq_err *err)
+{
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
+    char name[AQ_NAME_MAX + 1] = {0};
+    int rc = aq_file_read(t->dir, NAME_FILE, 4 * AQ_NAME_MAX, false, &b, err);
+
+    if (rc <= 0)
+        return rc;
+    const char *text = aq_bytes_str(&b);
+    if (!text)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for the name of this PC");
+    clean_name(text, name);
+    t->named = name[0] != 0;
+    if (t->named)
+        memcpy(t->name, name, sizeof name);
+    return AQ_OK;
+}
+
 int aq_trust_open(const char *dir, const char *name, const aq_secret_store *store, aq_trust **ret,
                   aq_err *err)
 {
@@ -239,7 +313,8 @@ int aq_trust_open(const char *dir, const char *name, const aq_secret_store *stor
     clean_name(name, t->name);
     if (!t->name[0])
         snprintf(t->name, sizeof t->name, "PC");
-    if ((rc = aq_identity_open(t->dir, &t->store, &t->me, err)) < 0 || (rc = load_pool(t, err)) < 0)
+    if ((rc = load_name(t, err)) < 0 ||
+        (rc = aq_identity_open(t->dir, &t->store, &t->me, err)) < 0 || (rc = load_pool(t, err)) < 0)
         return rc;
     *ret = AQ_STEAL(t);
     return AQ_OK;
@@ -263,12 +338,14 @@ int aq_trust_hold(aq_trust *t, aq_err *err)
 
     trust_lock(t);
     if (t->hold_fd < 0 && (rc = aq_lock_take(t->dir, &t->hold_fd, err)) == AQ_OK) {
-        t->in_pool = false;
-        if ((rc = load_pool(t, err)) < 0)
+        AQ_AUTOFD int fd = open(t->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        while (fd >= 0 && flock(fd, LOCK_EX) < 0 && errno == EINTR)
+            ; /* who was writing when the lock was taken ends first */
+        if ((rc = reload(t, err)) < 0)
             aq_fd_close_p(&t->hold_fd);
     }
     trust_unlock(t);
-    return rc;
+    return rc < 0 ? rc : AQ_OK;
 }
 
 int aq_trust_hold_port(aq_trust *t, uint16_t port, aq_err *err)
@@ -350,17 +427,21 @@ int aq_trust_secret_text(const aq_trust *t, char ret[AQ_SECRET_TEXT_MAX], aq_err
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* Runs fn on a copy of the roster under the lock, and writes it when fn returned 1. */
-static int change(aq_trust *t, int (*fn)(aq_trust *, aq_roster *, const void *arg, aq_err *),
-                  const void *arg, aq_err *err)
+/* Runs fn on a copy of the roster under the lock, and writes it when fn returned 1. by_hand: as of write_begin. */
+static int change(aq_trust *t, bool by_hand,
+                  int (*fn)(aq_trust *, aq_roster *, const void *arg, aq_err *), const void *arg,
+                  aq_err *err)
 {
     AQ_AUTOFREE aq_roster *r = malloc(sizeof *r);
+    AQ_AUTOFD int fd = -1;
     int rc;
 
     if (!r)
         return aq_fail(err, AQ_E_NOMEM, "no memory for the roster");
     trust_lock(t);
-    if (!t->in_pool) {
+    if ((rc = write_begin(t, by_hand, &fd, err)) < 0) {
+        /* told */
+    } else if (!t->in_pool) {
         rc = aq_fail(err, AQ_E_AUTH, "this PC is in no pool");
     } else {
         *r = t->roster;
@@ -389,17 +470,25 @@ int aq_trust_set_name(aq_trust *t, const char *name, aq_err *err)
     AQ_AUTOFREE aq_roster *r = malloc(sizeof *r);
     if (!r)
         return aq_fail(err, AQ_E_NOMEM, "no memory for the roster");
+    AQ_AUTOFD int fd = -1;
+    aq_member *m = NULL;
     trust_lock(t);
-    if (t->in_pool) {
+    rc = write_begin(t, true, &fd, err);
+    if (rc == AQ_OK && t->in_pool) {
         *r = t->roster;
-        aq_member *m = aq_roster_find(r, &t->me.id);
-        if (m)
-            memcpy(m->name, clean, sizeof clean);
+        m = aq_roster_find(r, &t->me.id);
+    }
+    if (rc == AQ_OK && (!t->named || strcmp(t->name, clean) != 0))
+        rc = aq_file_write(t->dir, NAME_FILE, clean, strlen(clean), err);
+    if (rc == AQ_OK && m && strcmp(m->name, clean) != 0) {
+        memcpy(m->name, clean, sizeof clean);
         r->version++;
         rc = commit(t, r, err);
     }
-    if (rc == AQ_OK)
+    if (rc == AQ_OK) {
         memcpy(t->name, clean, sizeof clean);
+        t->named = true;
+    }
     trust_unlock(t);
     return rc;
 }
@@ -425,7 +514,7 @@ int aq_trust_set_perms(aq_trust *t, const aq_id *id, uint32_t perms, aq_err *err
 {
     if (perms & ~(uint32_t)AQ_PERM_ALL)
         return aq_fail(err, AQ_E_INVAL, "there are no permissions %x", perms);
-    int rc = change(t, do_perms, &(perms_arg){.id = id, .perms = perms}, err);
+    int rc = change(t, true, do_perms, &(perms_arg){.id = id, .perms = perms}, err);
     return rc < 0 ? rc : AQ_OK;
 }
 
@@ -457,7 +546,7 @@ int aq_trust_set_addr(aq_trust *t, const aq_id *id, const char *addr, aq_err *er
         strspn(addr, "0123456789abcdefghijklmnopqrstuvwxyz"
                      "ABCDEFGHIJKLMNOPQRSTUVWXYZ.-_[]:%") != n)
         return aq_fail(err, AQ_E_INVAL, "'%s' is not an address", addr);
-    int rc = change(t, do_addr, &(perms_arg){.id = id, .addr = addr}, err);
+    int rc = change(t, false, do_addr, &(perms_arg){.id = id, .addr = addr}, err);
     return rc < 0 ? rc : AQ_OK;
 }
 
@@ -472,7 +561,7 @@ static int do_add(aq_trust *t, aq_roster *r, const void *arg, aq_err *err)
 
 int aq_trust_add(aq_trust *t, const aq_member *m, aq_err *err)
 {
-    int rc = change(t, do_add, m, err);
+    int rc = change(t, true, do_add, m, err);
 
     return rc < 0 ? rc : AQ_OK;
 }
@@ -491,8 +580,11 @@ int aq_trust_create(aq_trust *t, aq_err *err)
         return rc;
     r->epoch = 1;
     r->version = 1;
+    AQ_AUTOFD int fd = -1;
     trust_lock(t);
-    if (t->in_pool) {
+    if ((rc = write_begin(t, true, &fd, err)) < 0) {
+        /* told */
+    } else if (t->in_pool) {
         rc = aq_fail(err, AQ_E_BUSY, "this PC is in a pool already: leave it first");
     } else {
         self_entry(t, &me);
@@ -516,9 +608,13 @@ int aq_trust_remove(aq_trust *t, const aq_id *id, aq_err *err)
         return aq_fail(err, AQ_E_INVAL, "this PC cannot be removed from itself: leave the pool");
     if ((rc = aq_random(secret, sizeof secret, err)) < 0)
         return rc;
+    AQ_AUTOFD int fd = -1;
     trust_lock(t);
+    rc = write_begin(t, true, &fd, err);
     *r = t->roster;
-    if (!t->in_pool || !aq_roster_drop(r, id)) {
+    if (rc < 0) {
+        /* told */
+    } else if (!t->in_pool || !aq_roster_drop(r, id)) {
         rc = not_member(err);
     } else if (r->epoch == UINT32_MAX) {
         rc = aq_fail(err, AQ_E_LIMIT, "this pool has changed too often: make a new one");
@@ -534,10 +630,12 @@ int aq_trust_remove(aq_trust *t, const aq_id *id, aq_err *err)
 
 int aq_trust_leave(aq_trust *t, aq_err *err)
 {
+    AQ_AUTOFD int fd = -1;
     int rc;
 
     trust_lock(t);
-    if ((rc = aq_file_remove(t->dir, ROSTER_FILE, err)) == AQ_OK) {
+    if ((rc = write_begin(t, true, &fd, err)) == AQ_OK &&
+        (rc = aq_file_remove(t->dir, ROSTER_FILE, err)) == AQ_OK) {
         /* Without its roster a secret is in no use, so a failure here leaves no half pool. */
         rc = t->store.save(t->store.self, SECRET_NAME, NULL, 0, err);
         aq_mem_wipe(t->secret, sizeof t->secret);
@@ -579,8 +677,11 @@ int aq_trust_adopt(aq_trust *t, const uint8_t pool[16], uint32_t epoch,
         return rc;
     if (memcmp(r->pool, pool, sizeof r->pool) != 0 || r->epoch != epoch)
         return aq_fail(err, AQ_E_MISMATCH, "the roster is of another pool than was said");
+    AQ_AUTOFD int fd = -1;
     trust_lock(t);
-    if (t->in_pool)
+    if ((rc = write_begin(t, true, &fd, err)) < 0)
+        ; /* told */
+    else if (t->in_pool)
         rc = aq_fail(err, AQ_E_BUSY, "this PC is in a pool already: leave it first");
     else if ((rc = fill_own(t, r, err)) == AQ_OK)
         rc = commit_secret(t, r, secret, err);
@@ -600,8 +701,11 @@ int aq_trust_join(aq_trust *t, const uint8_t pool[16], uint32_t epoch,
     r->epoch = epoch;
     if ((rc = aq_roster_put(r, first, err)) < 0)
         return rc;
+    AQ_AUTOFD int fd = -1;
     trust_lock(t);
-    if (t->in_pool)
+    if ((rc = write_begin(t, true, &fd, err)) < 0)
+        ; /* told */
+    else if (t->in_pool)
         rc = aq_fail(err, AQ_E_BUSY, "this PC is in a pool already: leave it first");
     else if ((rc = fill_own(t, r, err)) == AQ_OK)
         rc = commit_secret(t, r, secret, err);
@@ -619,8 +723,12 @@ int aq_trust_rekey(aq_trust *t, uint32_t epoch, const uint8_t secret[AQ_SECRET_B
         return aq_fail(err, AQ_E_NOMEM, "no memory for the roster");
     if ((rc = aq_roster_parse(shared, n, true, secret, r, err)) < 0)
         return rc;
+    AQ_AUTOFD int fd = -1;
     trust_lock(t);
-    if (!t->in_pool || memcmp(r->pool, t->roster.pool, sizeof r->pool) != 0 || r->epoch != epoch)
+    if ((rc = write_begin(t, false, &fd, err)) < 0)
+        ; /* told */
+    else if (!t->in_pool || memcmp(r->pool, t->roster.pool, sizeof r->pool) != 0 ||
+             r->epoch != epoch)
         rc = aq_fail(err, AQ_E_MISMATCH, "the new secret is of another pool");
     else if (epoch <= t->roster.epoch)
         rc = aq_fail(err, AQ_E_MISMATCH, "the new secret is not newer than the one in use");
@@ -661,7 +769,8 @@ static int do_merge(aq_trust *t, aq_roster *r, const void *arg, aq_err *err)
         missing = missing || !aq_roster_find((aq_roster *)got, &r->m[i].id);
     if (!added && got->version <= r->version)
         return 0;
-    r->version = AQ_MAX(r->version, got->version) + (missing ? 1 : 0);
+    r->version = AQ_MAX(r->version, got->version);
+    r->version += missing && r->version < UINT64_MAX / 2; /* the most that a roster says */
     return 1;
 }
 
@@ -676,7 +785,7 @@ int aq_trust_merge(aq_trust *t, const char *shared, size_t n, aq_err *err)
     aq_trust_cred(t, &c);
     rc = aq_roster_parse(shared, n, true, c.secret, got, err);
     aq_mem_wipe(&c, sizeof c);
-    return rc < 0 ? rc : change(t, do_merge, got, err);
+    return rc < 0 ? rc : change(t, false, do_merge, got, err);
 }
 
 int aq_trust_share(const aq_trust *t, aq_bytes *ret, aq_err *err)

@@ -43,6 +43,21 @@ static int make_dirs(char *path, aq_err *err)
     }
 }
 
+static int keep_name(const char *dir, const char *host, const char *name, aq_err *err)
+{
+    AQ_AUTO(aq_trust_free) aq_trust *t = NULL;
+    char old[AQ_NAME_MAX + 1];
+    int rc = aq_trust_open(dir, host, NULL, &t, err);
+
+    if (rc < 0)
+        return rc;
+    aq_trust_name(t, old);
+    if (!strcmp(old, name))
+        return 0;
+    rc = aq_trust_hold(t, err);
+    return rc < 0 ? rc : aq_trust_set_name(t, name, err);
+}
+
 int cli_trust_open(const char *dir, const char *name, aq_trust **ret, aq_err *err)
 {
     AQ_AUTOFREE char *own =
@@ -56,12 +71,10 @@ int cli_trust_open(const char *dir, const char *name, aq_trust **ret, aq_err *er
         return rc;
     if (gethostname(host, sizeof host - 1) < 0 || !*host)
         snprintf(host, sizeof host, "a PC");
-    rc = aq_trust_open(own, name ? name : host, NULL, ret, err);
-    if (rc >= 0 && name && (rc = aq_trust_set_name(*ret, name, err)) < 0) {
-        aq_trust_free(*ret);
-        *ret = NULL;
-    }
-    return rc;
+    /* a name is kept, so that it need be said once; another process may have the folder */
+    if (name && (rc = keep_name(own, host, name, err)) < 0)
+        return rc;
+    return aq_trust_open(own, host, NULL, ret, err);
 }
 
 /* The other PC: by name, or the only one. Points into r. */

@@ -83,6 +83,44 @@ static void hold_standard_files(void)
             return;
 }
 
+/* --help anywhere, but not as a text that was asked for, and -h where a command stands. */
+static bool asks_help(int argc, char **argv)
+{
+    for (int i = 2; i < argc && strcmp(argv[i], "--"); i++) {
+        bool is_text = !strcmp(argv[i - 1], "-p") || !strcmp(argv[i - 1], "--system");
+        if ((!strcmp(argv[i], "--help") && !is_text) ||
+            (!strcmp(argv[i], "-h") && (i == 2 || (i == 3 && argv[2][0] != '-'))))
+            return true;
+    }
+    return false;
+}
+
+/* The uses of a command; of one like `pool add` those with this word, if there are any. A use begins with two spaces. */
+static void help(const char *use, const char *word)
+{
+    size_t n_word = strlen(word);
+
+    printf("usage:\n");
+    for (int any = 0; any < 2; any++) {
+        bool some = false, shown = false;
+        for (const char *p = use, *end; *p; p = end) {
+            end = strchr(p, '\n');
+            end = end ? end + 1 : p + strlen(p);
+            if (p[2] != ' ') {
+                const char *w = strchr(strchr(p + 2, ' ') + 1, ' ');
+                shown = any;
+                for (; w && w < end && !shown; w = strpbrk(w + 1, " |\n"))
+                    shown = !strncmp(w + 1, word, n_word) && strchr(" |\n", w[1 + n_word]);
+                some |= shown;
+            }
+            if (shown)
+                fwrite(p, 1, (size_t)(end - p), stdout);
+        }
+        if (some)
+            return;
+    }
+}
+
 static int run(int argc, char **argv)
 {
     if (argc >= 2 &&
@@ -100,8 +138,8 @@ static int run(int argc, char **argv)
     }
     for (size_t i = 0; i < AQ_LEN(commands); i++)
         if (!strcmp(argv[1], commands[i].name)) {
-            if (argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
-                printf("usage:\n%s", commands[i].use);
+            if (asks_help(argc, argv)) {
+                help(commands[i].use, argv[2]);
                 return CLI_OK;
             }
             return commands[i].run(argc - 1, argv + 1);

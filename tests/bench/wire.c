@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cable between two TAP devices: holds each frame back for its time on the wire and a fixed delay.
+/* A cable between two TAP devices: holds each frame back for its time on the wire and a fixed delay, and loses some.
  *
- * usage: wire TAP-A TAP-B DELAY-US MBIT
+ * usage: wire TAP-A TAP-B DELAY-US MBIT [LOST-PER-1000]
  *
  *   TAP-A ─▶ queue ─▶ TAP-B     a frame leaves at max(arrival, end of the one before) + bits / MBIT + DELAY
  *   TAP-A ◀─ queue ◀─ TAP-B     MBIT 0: no limit. Says "ready" when both devices are there.
@@ -32,6 +32,7 @@ typedef struct frame {
 typedef struct way {
     int in, out;
     long long free_ns; /* when the wire has sent what it has */
+    unsigned rng, lost_per_1000;
     unsigned head, n;
     frame *q; /* [QUEUE_MAX] */
 } way;
@@ -68,6 +69,9 @@ static void take(way *w, long long delay_ns, long long mbit)
             return;
         if (w->n == QUEUE_MAX)
             continue;
+        w->rng = w->rng * 1664525u + 1013904223u; /* the same ones each time */
+        if ((w->rng >> 8) % 1000 < w->lost_per_1000)
+            continue;
         long long t = now_ns();
         w->free_ns = (w->free_ns > t ? w->free_ns : t) + (mbit ? n * 8000 / mbit : 0);
         f->due_ns = w->free_ns + delay_ns;
@@ -89,11 +93,15 @@ int main(int argc, char **argv)
 {
     way w[2] = {{.in = -1}, {.in = -1}};
 
-    if (argc != 5) {
-        fprintf(stderr, "usage: wire TAP-A TAP-B DELAY-US MBIT\n");
+    if (argc != 5 && argc != 6) {
+        fprintf(stderr, "usage: wire TAP-A TAP-B DELAY-US MBIT [LOST-PER-1000]\n");
         return 2;
     }
     long long delay_ns = strtoll(argv[3], NULL, 10) * 1000, mbit = strtoll(argv[4], NULL, 10);
+    for (unsigned i = 0; i < 2; i++) {
+        w[i].rng = 7 + i;
+        w[i].lost_per_1000 = argc == 6 ? (unsigned)strtoul(argv[5], NULL, 10) : 0;
+    }
     w[0].in = w[1].out = tap(argv[1]);
     w[1].in = w[0].out = tap(argv[2]);
     prctl(PR_SET_TIMERSLACK, 1ul);

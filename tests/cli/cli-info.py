@@ -87,6 +87,11 @@ r = run()
 ok(r.returncode == 2 and 'usage' in r.stderr and not r.stdout, 'without a command: the use, exit 2', r)
 r = run('--help')
 ok(r.returncode == 0 and 'aquifer-cli info MODEL' in r.stdout and not r.stderr, '--help', r)
+for args, has, no in [(['pool', 'status', '--help'], 'pool status|list', 'pool pair'), (['pool', 'pair', '-h'], 'pool pair --wait', 'pool add'),
+                      (['pool', '--help'], 'pool leave', 'aquifer-cli node'), (['node', '--name', 'x', '--help'], '--model-dir', 'pool list'),
+                      (['pool', 'check', 'm.gguf', '--self', '--help'], 'pool check MODEL', 'pool leave')]:
+    r = run(*args)
+    ok(r.returncode == 0 and has in r.stdout and no not in r.stdout and not r.stderr, ' '.join(args), r)
 r = run('chat', '--help')
 ok(r.returncode == 0 and 'aquifer-cli chat -m MODEL' in r.stdout and 'info' not in r.stdout and not r.stderr, 'chat --help: its use alone', r)
 

@@ -15,13 +15,21 @@ import gi
 gi.require_version('Atspi', '2.0')
 from gi.repository import Atspi  # noqa: E402
 
-HANG_S = 120  # nothing that a test waits for takes a tenth of this
+HANG_S = int(os.environ.get('AQ_TEST_HANG_S', 120))  # nothing that a test waits for takes a tenth of it
 BUTTON = ('button', 'push button', 'toggle button')
+
+class WindowAttributes(ctypes.Structure):
+    _fields_ = ([(n, ctypes.c_int) for n in ('x', 'y', 'width', 'height', 'border', 'depth')] + [('visual', ctypes.c_void_p), ('root', ctypes.c_ulong)] +
+                [(n, ctypes.c_int) for n in ('kind', 'bit_gravity', 'win_gravity', 'backing_store')] +
+                [('planes', ctypes.c_ulong), ('pixel', ctypes.c_ulong), ('save_under', ctypes.c_int), ('colormap', ctypes.c_ulong)] +
+                [('installed', ctypes.c_int), ('map_state', ctypes.c_int)] + [(n, ctypes.c_long) for n in ('all', 'mine', 'not_propagated')] +
+                [('override_redirect', ctypes.c_int), ('screen', ctypes.c_void_p)])
+
 
 class Keyboard:
     """Keys by the X server's test extension. There is no window manager, so the window is given the focus here."""
 
-    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'question': 0x3f}
+    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'question': 0x3f}
 
     def __init__(self):
         self.x, self.xtst = ctypes.CDLL('libX11.so.6'), ctypes.CDLL('libXtst.so.6')
@@ -29,6 +37,7 @@ class Keyboard:
         self.x.XDefaultRootWindow.argtypes, self.x.XDefaultRootWindow.restype = [ctypes.c_void_p], ctypes.c_ulong
         self.x.XKeysymToKeycode.argtypes, self.x.XKeysymToKeycode.restype = [ctypes.c_void_p, ctypes.c_ulong], ctypes.c_ubyte
         self.x.XSetInputFocus.argtypes = [ctypes.c_void_p, ctypes.c_ulong, ctypes.c_int, ctypes.c_ulong]
+        self.x.XGetWindowAttributes.argtypes = [ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p]
         self.x.XSync.argtypes = [ctypes.c_void_p, ctypes.c_int]
         self.x.XFree.argtypes = [ctypes.c_void_p]
         self.x.XQueryTree.argtypes = [ctypes.c_void_p, ctypes.c_ulong] + [ctypes.c_void_p] * 4
@@ -38,12 +47,16 @@ class Keyboard:
             raise RuntimeError('no X display')
 
     def focus(self):
-        """The topmost window of the root: a dialog lies inside the app's only window."""
+        """The topmost window in view that is no popover: a dialog lies inside the app's only window."""
         root, parent, children, n = ctypes.c_ulong(), ctypes.c_ulong(), ctypes.POINTER(ctypes.c_ulong)(), ctypes.c_uint()
         self.x.XQueryTree(self.display, self.x.XDefaultRootWindow(self.display), *(ctypes.byref(v) for v in (root, parent, children, n)))
         if not n.value:
             raise RuntimeError('no window on the X display')
-        self.x.XSetInputFocus(self.display, children[n.value - 1], 1, 0)
+        for i in reversed(range(n.value)):
+            a = WindowAttributes()
+            if self.x.XGetWindowAttributes(self.display, children[i], ctypes.byref(a)) and a.map_state == 2 and not a.override_redirect:
+                self.x.XSetInputFocus(self.display, children[i], 1, 0)
+                break
         self.x.XFree(children)
 
     def press(self, name):
@@ -135,6 +148,25 @@ class App:
                 found.append(name + ')')
         return found
 
+    def sockets(self):
+        """Local ports of its TCP and UDP sockets."""
+        found, own = [], set()
+        for fd in glob.glob('/proc/%d/fd/*' % self.process.pid):
+            try:
+                link = os.readlink(fd)
+            except OSError:
+                continue
+            if link.startswith('socket:['):
+                own.add(link[8:-1])
+        for kind in ('tcp', 'tcp6', 'udp', 'udp6'):
+            try:
+                with open('/proc/%d/net/%s' % (self.process.pid, kind), encoding='ascii') as f:
+                    lines = [line.split() for line in f.readlines()[1:]]
+            except OSError:  # no IPv6 here
+                continue
+            found += [int(w[1].rsplit(':', 1)[1], 16) for w in lines if w[9] in own]
+        return found
+
     def messages(self):
         with open(self.log.name, encoding='utf-8', errors='replace') as f:
             return f.read()
@@ -175,12 +207,21 @@ class App:
         if not wait(lambda: not self.one(role, name)):
             raise RuntimeError('still visible: %r %r\n%s' % (role, name, self.tree()))
 
-    def click(self, role, name=None):
-        node = self.wait_for(role, name)
+    def click(self, role, name=None, under=None):
+        """under: the name of a page's panel."""
+        node = wait(lambda: self.one(role, name, self.one('panel', under))) if under else self.wait_for(role, name)
         if not wait(lambda: node.get_state_set().contains(Atspi.StateType.SENSITIVE)):
             raise RuntimeError('not sensitive: %r %r' % (role, name))
-        node.do_action(0)
+        self.press(node)
         return node
+
+    def press(self, node):
+        """A menu button has its action in the button inside."""
+        for _, n in self.walk(node):
+            if n.get_n_actions():
+                n.do_action(0)
+                return
+        raise RuntimeError('%s %r has no action' % (node.get_role_name(), node.get_name()))
 
     def page(self, name):
         """Press a tab of the view switcher, and wait until it is the chosen one."""
@@ -207,6 +248,11 @@ class App:
 
     def choose_chat(self, position):
         Atspi.Selection.select_child(self.wait_for('list', 'Chats'), position)
+
+    def chat_menu(self, title, item):
+        """An item of the menu of a chat in the sidebar."""
+        self.click(BUTTON, 'Menu of “%s”' % title)
+        self.click(BUTTON, item)
 
     def new_chat(self):
         self.click(BUTTON, 'New Chat')

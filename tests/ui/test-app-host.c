@@ -127,7 +127,7 @@ static void test_keep(Fixture *f, gconstpointer data)
     g_assert_nonnull(f->failed);
     g_assert_cmpint(aq_engine_host_get_state(f->host), ==, AQ_ENGINE_READY);
     g_assert_cmpstr(aq_engine_host_get_path(f->host), ==, guide);
-    g_autoptr(AqChat) chat = aq_chat_new(f->host);
+    g_autoptr(AqChat) chat = aq_chat_new(f->host, NULL);
     g_assert_true(aq_chat_send(chat, "What is Aquifer?"));
     wait_answer(chat);
     g_assert_cmpint(aq_message_get_state(last(chat)), ==, AQ_MESSAGE_DONE);
@@ -136,7 +136,7 @@ static void test_keep(Fixture *f, gconstpointer data)
 static void test_chat(Fixture *f, gconstpointer data)
 {
     load(f);
-    g_autoptr(AqChat) a = aq_chat_new(f->host), b = aq_chat_new(f->host);
+    g_autoptr(AqChat) a = aq_chat_new(f->host, NULL), b = aq_chat_new(f->host, NULL);
     aq_chat_set_temperature(a, 0);
     aq_chat_set_temperature(b, 0);
     g_assert_false(aq_chat_send(a, " \n "));
@@ -174,7 +174,7 @@ static void test_stop(Fixture *f, gconstpointer data)
 {
     load(f);
     for (guint moment = 0; moment < 20; moment++) {
-        g_autoptr(AqChat) chat = aq_chat_new(f->host);
+        g_autoptr(AqChat) chat = aq_chat_new(f->host, NULL);
         g_assert_true(aq_chat_send(chat, "Tell me everything about Aquifer."));
         for (guint i = 0; i < moment && aq_chat_get_busy(chat); i++)
             g_main_context_iteration(NULL, TRUE);
@@ -190,7 +190,7 @@ static void test_stop(Fixture *f, gconstpointer data)
 static void test_close(Fixture *f, gconstpointer data)
 {
     load(f);
-    g_autoptr(AqChat) chat = aq_chat_new(f->host);
+    g_autoptr(AqChat) chat = aq_chat_new(f->host, NULL);
     g_assert_true(aq_chat_send(chat, "Tell me everything about Aquifer."));
     aq_engine_host_load(f->host, guide);
     /* tear_down closes the host while both are under way; the chat lets go of its answer first. */

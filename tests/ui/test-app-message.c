@@ -124,7 +124,7 @@ static AqMessage *add(GListModel *list, AqMessageRole role, const char *text, Aq
 static void test_json(void)
 {
     g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
-    g_autoptr(AqChat) chat = aq_chat_new(host);
+    g_autoptr(AqChat) chat = aq_chat_new(host, NULL);
     GListModel *list = aq_chat_get_messages(chat);
     g_assert_cmpstr(aq_chat_get_title(chat), ==, "New Chat");
     g_assert_true(aq_chat_get_empty(chat));

@@ -6,12 +6,17 @@ usage: ui.py SCENARIO AQUIFER GUIDE SOURCE GATE: the program, the guide model, t
 tools/dev/headless.sh.
 """
 
+import json
 import os
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
+import threading
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'data'))
@@ -73,18 +78,14 @@ def damaged():
 
 
 def pages():
-    """Each page is reached by its tab and by its key, and the two that are to come say so and have no buttons."""
+    """Each page is reached by its tab, and all that it has to press is named."""
     app = start_ready()
-    for name, text in (('Models', 'Models on This PC'), ('Pool', 'Several PCs Together'), ('API', 'Models for Other Programs'), ('Chat', None)):
+    for name, text in (('Models', 'Models on This PC'), ('Pool', 'Use Several PCs Together'), ('API', 'Models for Other Programs'), ('Chat', None)):
         app.page(name)
         tap.ok(app.wait_for('label', text) if text else app.entry(), 'the tab shows the page ' + name)
         tap.ok(app.one('label', DEVICE), 'the device is in view on ' + name)
         nameless = [n.get_role_name() for n in app.all(BUTTON + ('text', 'progress bar', 'page tab', 'toggle button', 'check box')) if not n.get_name()]
         tap.ok(not nameless, 'every control of %s has a name' % name, nameless)
-        if name in ('Pool', 'API'):
-            panel = app.one('panel', name)
-            tap.ok(any('not there yet' in t for t in app.texts(panel)), name + ' says that it is not there yet', app.tree())
-            tap.ok(not app.all(BUTTON, under=panel), name + ' has no buttons')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
@@ -139,7 +140,7 @@ def chat():
     again = app.answer_text(app.finished(1))
     tap.ok(again == first, 'the same question at temperature 0 has the same answer in another chat', '%r\n%r' % (first, again))
 
-    app.click(BUTTON, 'Delete “%s”' % QUESTION)
+    app.chat_menu(QUESTION, 'Delete')
     app.click(BUTTON, 'Undo')
     tap.ok(wait(lambda: len(app.all('list item', QUESTION)) == 2), 'a deleted chat comes back by Undo', app.tree())
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
@@ -220,6 +221,55 @@ def models():
     app.ask(QUESTION)
     tap.ok(app.answer_text(app.finished(1)), 'it answers')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def api():
+    """The API's page: off at first; switched on it answers, tells its log, asks for a key when there is one, and stops a request."""
+    def ask(text, key=None, **more):
+        head = {'Content-Type': 'application/json', **({'Authorization': 'Bearer ' + key} if key else {})}
+        body = json.dumps({'messages': [{'role': 'user', 'content': text}], 'temperature': 0, **more}).encode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url + '/v1/chat/completions', body, head), timeout=driver.HANG_S) as r:
+                return r.status, r.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+
+    with socket.socket() as s:  # one that is free, most likely
+        s.bind(('127.0.0.1', 0))
+        port = s.getsockname()[1]
+    keep = {'GSETTINGS_BACKEND': 'keyfile'}
+    subprocess.run(['gsettings', 'set', 'io.github.aquiferpool.Aquifer', 'api-port', str(port)], check=True,
+                   env={**os.environ, **keep, 'GSETTINGS_SCHEMA_DIR': os.path.join(os.path.dirname(PROGRAM), '..', '..', 'data')})
+    url = 'http://127.0.0.1:%d' % port
+    app = start_ready(endless(), env=keep)
+    app.page('API')
+    tap.ok(app.wait_for('label', 'Off: nothing listens') and app.one('label', url + '/v1'), 'it is off, and its address is told', app.tree())
+    app.wait_for('check box', 'Serve the Loaded Model').do_action(0)
+    tap.ok(app.wait_for('label', 'On: programs may ask'), 'the switch turns it on', app.tree())
+    status, text = ask('Hello', max_tokens=3)
+    tap.ok(status == 200 and json.loads(text)['usage']['completion_tokens'] == 3, 'a program is answered', (status, text))
+    tap.ok(app.wait_for('label', lambda n: n.startswith('/v1/chat/completions · 200 · ')), 'the log tells it', app.tree())
+    tap.ok(not any('Hello' in t for t in app.texts(app.one('panel', 'API'))), 'and not what was asked', app.tree())
+    app.click(BUTTON, 'Add Key')
+    app.wait_for(BUTTON, lambda n: n.startswith('Copy the Key aq-'))
+    with open(os.path.join(os.environ.get('XDG_DATA_HOME', os.path.join(HOME, '.local/share')), 'aquifer', 'api-keys'), encoding='ascii') as f:
+        key = f.read().strip()
+    tap.ok(ask('Hello')[0] == 401 and ask('Hello', key, max_tokens=1)[0] == 200, 'with a key there, it is asked for', app.tree())
+    got = []
+    t = threading.Thread(target=lambda: got.append(ask('Tell me all', key)))
+    t.start()
+    stop = app.wait_for(BUTTON, lambda n: n.startswith('Stop the Request of Python-urllib'))
+    tap.ok(stop, 'a request under way is listed', app.tree())
+    stop.do_action(0)
+    t.join(driver.HANG_S)
+    tap.ok(got and got[0][0] == 503 and 'stopped' in got[0][1], 'Stop stops it', got)
+    app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
+    tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'a key that is removed is not asked for', app.tree())
+    t = threading.Thread(target=lambda: got.append(ask('Tell me all')))
+    t.start()
+    app.wait_for(BUTTON, lambda n: n.startswith('Stop the Request of'))
+    tap.ok(app.close() == 0, 'closing while it answers ends the program with 0', app.messages())
+    t.join(driver.HANG_S)
 
 
 def loading():
@@ -360,7 +410,7 @@ def close():
     tap.ok(app.close() == 0, 'closing while a model is loaded ends the program with 0', app.messages())
     app = start_ready(endless(), env=SLOW)
     app.ask(LONG)
-    app.click(BUTTON, 'Delete “%s”' % LONG)
+    app.chat_menu(LONG, 'Delete')
     tap.ok(app.close() == 0, 'closing after a chat was deleted that is being answered ends the program with 0', app.messages())
 
 
@@ -407,6 +457,90 @@ def options():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
+def kept():
+    """Chats are there after the program was killed; search, rename, delete; a file that another program holds."""
+    app = start_ready(endless(), env=SLOW)
+    app.ask(LONG)
+    question = wait(lambda: app.all('list item', 'Question'))[0]
+    wait(lambda: app.answers() and len(app.answer_text(app.answers()[0])) > 40)
+    tap.ok(wait(lambda: question.get_description() == ''), 'the question is told as saved', question.get_description())
+    app.kill()
+    app = start_ready(GUIDE)
+    app.wait_for('list item', LONG)
+    app.choose_chat(1)
+    row = app.finished(1)
+    tap.ok(app.answer_text(row), 'after kill -9 the half answer is there', app.tree())
+    tap.ok(any(t.startswith('Stopped') for t in app.texts(row)), 'and told as stopped', app.texts(row))
+    tap.ok(len(app.all('list item', 'Question')) == 1, 'with its question')
+    app.ask('What is a pool?')
+    app.finished(2)
+
+    app.chat_menu(LONG, 'Rename…')
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Title'), 'Rivers and pools')
+    app.click(BUTTON, 'Rename')
+    tap.ok(app.wait_for('list item', 'Rivers and pools'), 'Rename', app.tree())
+    app.new_chat()
+    app.click(BUTTON, 'Search All Chats')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Search all chats')
+    Atspi.EditableText.set_text_contents(entry, 'everything THAT')
+    found = wait(lambda: app.all('list item', 'Rivers and pools', app.one('list', 'Found')))
+    tap.ok(found and len(found) == 1, 'the search finds a part of a message', app.tree())
+    app.key('Return')
+    tap.ok(wait(lambda: len(app.answers()) == 2), 'and its chat is opened', app.tree())
+    app.click(BUTTON, 'Search All Chats')
+    app.click(BUTTON, 'Search All Chats')
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Search all chats'), 'xyzzy plugh')
+    tap.ok(app.wait_for('label', 'Nothing was found'), 'or says that nothing was found')
+    app.key('Escape')
+    app.wait_for('list', 'Chats')
+
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    folder = os.path.join(HOME, '.local', 'share', 'aquifer')
+    files = sorted(os.listdir(folder))
+    tap.ok(files == ['chats.sqlite'], 'one file is left', files)
+
+    with open(os.path.join(folder, 'chats.sqlite'), 'r+b') as f:
+        f.write(b'not a database')
+    app = start_ready()
+    label = app.wait_for('label', lambda n: n.startswith('The file of chats is damaged.'))
+    tap.ok('chats.sqlite.damaged-' in label.get_name(), 'a damaged file is set aside and told', label.get_name())
+    tap.ok(any(f.startswith('chats.sqlite.damaged-') for f in os.listdir(folder)), 'and is there')
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'chats go on')
+    app.chat_menu(QUESTION, 'Delete')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    app = start_ready()
+    tap.ok(not app.one('list item', QUESTION), 'a deleted chat is gone at the next start', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def locked():
+    """While another program has the file of chats, the window says so, keeps the text, and saves it later."""
+    import sqlite3  # pylint: disable=import-outside-toplevel
+    folder = os.path.join(HOME, '.local', 'share', 'aquifer')
+    os.makedirs(folder)
+    holder = sqlite3.connect(os.path.join(folder, 'chats.sqlite'), isolation_level=None)
+    holder.execute('BEGIN EXCLUSIVE')
+    app = start_ready()
+    tap.ok(app.wait_for('label', lambda n: n.startswith('Chats are not being saved: Another program')), 'said in the window')
+    app.ask(QUESTION)
+    text = app.answer_text(app.finished(1))
+    question = app.all('list item', 'Question')[0]
+    tap.ok(text and question.get_description() == 'Not saved yet', 'the text is there and told as not saved', question.get_description())
+    app.click(BUTTON, 'Try Again')  # in vain
+    tap.ok(app.one('label', lambda n: n.startswith('Chats are not being saved')), 'the message stays as long as it is so')
+    holder.rollback()
+    holder.close()
+    app.wait_gone('label', lambda n: n.startswith('Chats are not being saved'))
+    tap.ok(wait(lambda: question.get_description() == ''), 'then it is saved')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    app = start_ready()
+    app.wait_for('list item', QUESTION)
+    app.choose_chat(1)
+    tap.ok(app.answer_text(app.finished(1)) == text, 'and there at the next start', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
 def translated():
     """In the pseudo-locale every text on screen is a translated one."""
     folder = os.path.join(HOME, 'locale', 'en_XA', 'LC_MESSAGES')
@@ -421,7 +555,7 @@ def translated():
                      'LC_ALL': 'en_US.UTF-8'})
     app.wait_for('label', DEVICE)
     # Not ours to translate: what a model file or the engine says, GTK's own words.
-    foreign = re.compile(r'^$|^Aquifer Guide$|^CPU |^Minimize$|^Maximize$|^Restore$|^Close$|\.gguf$|^[\d.,]+$|^qwen3moe$|^Q8_0').search
+    foreign = re.compile(r'^$|^Aquifer Guide$|^CPU |^Minimize$|^Maximize$|^Restore$|^Close$|\.gguf$|^[\d.,]+$|^qwen3moe$|^Q8_0|^http://127|^Codex CLI$|^# ~/.codex').search
     for page in ('[Chát]', '[Módéls]', '[Póól]', '[ÁPÍ]'):
         app.page(page)
         roles = BUTTON + ('label', 'text', 'page tab', 'list', 'progress bar')
@@ -431,7 +565,78 @@ def translated():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
-SCENARIOS = [pages, keys, chat, stop, streams, models, loading, settings, errors, narrow, process, close, real, options, translated]
+def pool():
+    """The Pool of one PC: off, on, an address that is none, a port in use, off again, and on again at the next start."""
+    state = os.path.join(HOME, '.local', 'state', 'aquifer', 'pool')
+    os.makedirs(state, 0o700)
+    with socket.socket() as s:
+        s.bind(('0.0.0.0', 0))
+        port = s.getsockname()[1]
+
+    def mode(on):
+        with open(os.path.join(state, 'mode'), 'w', encoding='ascii') as f:
+            f.write('aquifer-mode 1\non=%d\nport=%d\nsplit=0\ncut=0\n' % (on, port))
+
+    mode(0)
+    # No system bus: no Avahi, whatever this machine has.
+    app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
+    app.page('Pool')
+    tap.ok(any('does not add up' in t for t in app.texts(app.one('panel', 'Pool'))), 'it says that speeds are not added up', app.tree())
+    tap.ok(app.sockets() == [], 'off: no socket of the network', app.sockets())
+    app.click(BUTTON, 'Turn On Pool')
+    app.wait_for(BUTTON, 'Off')
+    tap.ok(app.wait_for('label', lambda n: 'Avahi' in n), 'no Avahi is said, in words', app.tree())
+    tap.ok(app.one(BUTTON, 'Add by Address'), 'with a way out', app.tree())
+    if app.wait_for('label', lambda n: n.startswith('Other PCs ')).get_name() == 'Other PCs cannot reach it':
+        tap.skip('listening', 'this machine has no network that a pool may use')
+    else:
+        tap.ok(all(local == port for local in app.sockets()) and app.sockets(), 'on: it listens on its port', (port, app.sockets()))
+    for text, has in (('8.8.8.8', '8.8.8.8'), ('nonsense', 'nonsense')):
+        entry = app.wait_for(('text', 'entry', 'text box'), 'Add by Address')
+        Atspi.EditableText.set_text_contents(entry, text)
+        app.click(BUTTON, 'Add')
+        tap.ok(app.wait_for('label', lambda n, h=has: h in n and len(n) > 20), 'refused in words: ' + text, app.tree())
+        app.click(BUTTON, 'Close', under='Pool')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Add by Address')
+    Atspi.EditableText.set_text_contents(entry, '127.0.0.1:1')
+    app.click(BUTTON, 'Add')
+    tap.ok(app.wait_for('label', '127.0.0.1:1') and app.wait_for('label', lambda n: 'Pool is off' in n or 'nothing listens' in n.lower()),
+           'an address where nothing listens is kept, and what became of it is said', app.tree())
+    app.click(BUTTON, 'Off')
+    app.wait_for('label', 'Use Several PCs Together')
+    tap.ok(wait(lambda: app.sockets() == []), 'off again: no socket', app.sockets())
+    app.click(BUTTON, 'Turn On Pool')
+    app.wait_for(BUTTON, 'Off')
+    tap.ok(app.close() == 0, 'closing while it is on ends the program with 0', app.messages())
+    app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
+    app.page('Pool')
+    tap.ok(app.wait_for(BUTTON, 'Off') and app.wait_for('label', '127.0.0.1:1'), 'at the next start it is on, unasked', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    taken = []
+    for family, address in ((socket.AF_INET, '0.0.0.0'), (socket.AF_INET6, '::')):
+        try:
+            s = socket.socket(family)
+            if family == socket.AF_INET6:
+                s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            s.bind((address, port))
+            s.listen()
+            taken.append(s)
+        except OSError:
+            pass
+    app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
+    app.page('Pool')
+    app.wait_for(BUTTON, 'Off')
+    if app.wait_for(BUTTON, lambda n: n in ('Use Another Port', 'Try Again')).get_name() == 'Try Again':
+        tap.skip('a port in use', 'this machine has no network that a pool may use')
+    else:
+        app.click(BUTTON, 'Use Another Port')
+        tap.ok(app.wait_for('label', lambda n: n.startswith('Other PCs of the pool reach it on port ')), 'a port in use: another one is taken', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    for s in taken:
+        s.close()
+
+
+SCENARIOS = [pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, locked, translated]
 
 
 def main():

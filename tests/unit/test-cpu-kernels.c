@@ -45,10 +45,14 @@ static const struct {
     [AQ_L_F16] = {"F16", AQ_T_F16, 1, 2, {0, 999}},
     [AQ_L_BF16] = {"BF16", AQ_T_BF16, 1, 2, {999, 999}},
     [AQ_L_Q8_0] = {"Q8_0", AQ_T_Q8_0, 32, 34, {0, 999}},
+    [AQ_L_Q4_0] = {"Q4_0", AQ_T_Q4_0, 32, 18, {0, 999}},
     [AQ_L_Q4_1] = {"Q4_1", AQ_T_Q4_1, 32, 20, {0, 2}},
     [AQ_L_Q4_K] = {"Q4_K", AQ_T_Q4_K, 256, 144, {0, 2}},
     [AQ_L_Q5_K] = {"Q5_K", AQ_T_Q5_K, 256, 176, {0, 2}},
     [AQ_L_Q6_K] = {"Q6_K", AQ_T_Q6_K, 256, 210, {208, 999}},
+    [AQ_L_IQ4_NL] = {"IQ4_NL", AQ_T_IQ4_NL, 32, 18, {0, 999}},
+    [AQ_L_IQ4_XS] = {"IQ4_XS", AQ_T_IQ4_XS, 256, 136, {0, 999}},
+    [AQ_L_MXFP4] = {"MXFP4", AQ_T_MXFP4, 32, 17, {999, 999}},
 };
 
 /* One row as stored: random bits, random scales of a sane size. */
@@ -67,6 +71,8 @@ static void random_row(int l, uint32_t k, uint8_t *row)
             memcpy(row, &f, 4);
         if (l == AQ_L_BF16)
             memcpy(row, (uint8_t *)&f + 2, 2);
+        if (l == AQ_L_MXFP4)
+            row[0] = (uint8_t)(120 + rnd() % 8); /* an exponent */
     }
 }
 
@@ -74,21 +80,26 @@ typedef struct rows {
     float *x, *d, *s;
     int8_t *q;
     int16_t *s16;
+    int32_t *n16, *n32;
     aq_row_in in[AQ_TILE_ROWS];
 } rows;
+static void rows_quant(const aq_isa *isa, rows *r, uint32_t i, uint32_t k)
+{
+    aq_row_q o = {r->q + i * k,          r->d + i * (k / 32),   r->s + i * (k / 32),
+                  r->s16 + i * (k / 16), r->n16 + i * (k / 16), r->n32 + i * (k / 32)};
+    r->in[i] = (aq_row_in){r->x + i * k, o.q, o.d, o.s, o.s16, o.n16, o.n32};
+    if (k % 32 == 0)
+        isa->quant(r->x + i * k, k, &o);
+}
 static rows rows_new(const aq_isa *isa, uint32_t k)
 {
-    rows r = {get(k * 4 * AQ_TILE_ROWS), get((k + 1) * AQ_TILE_ROWS), get((k + 1) * AQ_TILE_ROWS),
-              get(k * AQ_TILE_ROWS),     get((k + 1) * AQ_TILE_ROWS), {{0}}};
+    size_t n = (k + 1) * AQ_TILE_ROWS;
+    rows r = {get(n * 4), get(n), get(n), get(n), get(n), get(n), get(n), {{0}}};
     for (uint32_t i = 0; i < AQ_TILE_ROWS; i++) {
         float size = expf(rnd_normal());
         for (uint32_t c = 0; c < k; c++)
             r.x[i * k + c] = rnd_normal() * size;
-        r.in[i] = (aq_row_in){r.x + i * k, r.q + i * k, r.d + i * (k / 32), r.s + i * (k / 32),
-                              r.s16 + i * (k / 16)};
-        if (k % 32 == 0)
-            isa->quant(r.x + i * k, k, r.q + i * k, r.d + i * (k / 32), r.s + i * (k / 32),
-                       r.s16 + i * (k / 16));
+        rows_quant(isa, &r, i, k);
     }
     return r;
 }
@@ -99,34 +110,46 @@ static void rows_free(rows *r)
     free(r->s);
     free(r->q);
     free(r->s16);
+    free(r->n16);
+    free(r->n32);
+}
+
+static const aq_isa *twin_of(const aq_isa *isa)
+{
+    return isa->lanes == 16 ? &aq_isa_c16 : &aq_isa_c;
 }
 
 static void test_tile(const aq_isa *isa, int l, uint32_t k)
 {
+    const uint32_t lanes = isa->lanes, rows_max = isa->rows;
     size_t n_row = (size_t)k / kinds[l].vals * kinds[l].bytes;
-    uint8_t *stored = get(n_row * AQ_TILE), *tile = get(aq_tile_bytes(l, k));
-    float *w = get(k * 4 * AQ_TILE), *back = get(k * 4 * AQ_TILE);
-    for (uint32_t r = 0; r < AQ_TILE; r++) {
+    uint8_t *stored = get(n_row * lanes), *tile = get(aq_tile_bytes(l, lanes, k));
+    float *w = get(k * 4 * lanes), *back = get(k * 4 * lanes);
+    for (uint32_t r = 0; r < lanes; r++) {
         random_row(l, k, stored + r * n_row);
-        aq_tile_put(l, k, r, stored + r * n_row, tile);
+        aq_tile_put(l, lanes, k, r, stored + r * n_row, tile);
         aq_type_get(kinds[l].type)->dequant(stored + r * n_row, w + r * k, k);
     }
-    for (uint32_t r = 0; r < AQ_TILE; r++)
-        aq_tile_get(l, k, r, tile, back + r, AQ_TILE);
-    bool same = aq_tile_bytes(l, k) == n_row * AQ_TILE;
-    for (uint32_t i = 0; i < k * AQ_TILE; i++)
-        same = same && !memcmp(&back[i], &w[i % AQ_TILE * k + i / AQ_TILE], 4);
+    for (uint32_t r = 0; r < lanes; r++)
+        aq_tile_get(l, lanes, k, r, tile, back + r, lanes);
+    bool same = aq_tile_bytes(l, lanes, k) == n_row * lanes;
+    for (uint32_t i = 0; i < k * lanes; i++)
+        same = same && !memcmp(&back[i], &w[i % lanes * k + i / lanes], 4);
     ok(same, "%s %s k=%u: a tile gives back what was put in", isa->name, kinds[l].name, k);
 
     rows in = rows_new(isa, k);
-    float y[AQ_TILE_ROWS][AQ_TILE], twin[AQ_TILE_ROWS][AQ_TILE], one[AQ_TILE_ROWS][AQ_TILE];
-    isa->tile[l](tile, k, in.in, AQ_TILE_ROWS, y);
-    aq_isa_c.tile[l](tile, k, in.in, AQ_TILE_ROWS, twin);
+    float y[AQ_TILE_ROWS][AQ_LANES_MAX], twin[AQ_TILE_ROWS][AQ_LANES_MAX],
+        one[AQ_TILE_ROWS][AQ_LANES_MAX];
+    memset(y, 0, sizeof y);
+    memset(one, 0, sizeof one);
+    isa->tile[l](tile, k, in.in, rows_max, y);
+    for (uint32_t i = 0; i < rows_max; i += 4) /* the twin takes 4 */
+        twin_of(isa)->tile[l](tile, k, in.in + i, 4, twin + i);
     /* errors relative to the sum of magnitudes: 4e-7 per level of a sum in f32 */
     const double tol = 2e-6;
     double worst = 0, worst_twin = 0;
-    for (uint32_t i = 0; i < AQ_TILE_ROWS; i++)
-        for (uint32_t r = 0; r < AQ_TILE; r++) {
+    for (uint32_t i = 0; i < rows_max; i++)
+        for (uint32_t r = 0; r < lanes; r++) {
             double sum = 0, mag = 1e-30;
             for (uint32_t c = 0; c < k; c++) {
                 double x = aq_layout_is_float(l) ? in.in[i].x[c]
@@ -143,12 +166,13 @@ static void test_tile(const aq_isa *isa, int l, uint32_t k)
        kinds[l].name, k, worst_twin, tol);
 
     bool bits = true;
-    for (uint32_t n = 1; n <= AQ_TILE_ROWS; n++)
-        for (uint32_t r0 = 0; r0 + n <= AQ_TILE_ROWS; r0++) {
+    for (uint32_t n = 1; n <= rows_max; n++)
+        for (uint32_t r0 = 0; r0 + n <= rows_max; r0++) {
             isa->tile[l](tile, k, in.in + r0, n, one);
             bits = bits && !memcmp(one, y[r0], n * sizeof *one);
         }
-    ok(bits, "%s %s k=%u: the same bits for 1 to 4 rows together", isa->name, kinds[l].name, k);
+    ok(bits, "%s %s k=%u: the same bits for 1 to %u rows together", isa->name, kinds[l].name, k,
+       rows_max);
     rows_free(&in);
     free(stored);
     free(tile);
@@ -159,9 +183,9 @@ static void test_tile(const aq_isa *isa, int l, uint32_t k)
 /* The largest weights and inputs: the 16-bit sums inside the kernels must hold them. */
 static void test_extremes(const aq_isa *isa, int l)
 {
-    const uint32_t k = 256;
+    const uint32_t k = 256, lanes = isa->lanes;
     size_t n_row = (size_t)k / kinds[l].vals * kinds[l].bytes;
-    uint8_t *stored = get(n_row), *tile = get(aq_tile_bytes(l, k));
+    uint8_t *stored = get(n_row), *tile = get(aq_tile_bytes(l, lanes, k));
     float *w = get(k * 4);
     rows in = rows_new(isa, k);
     double worst = 0;
@@ -172,21 +196,23 @@ static void test_extremes(const aq_isa *isa, int l)
             for (int i = 0; i < 2; i++)
                 if (kinds[l].f16_at[i] != 999)
                     memcpy(stored + b * kinds[l].bytes + kinds[l].f16_at[i], &h, 2);
-        for (uint32_t r = 0; r < AQ_TILE; r++)
-            aq_tile_put(l, k, r, stored, tile);
+        for (uint32_t b = 0; l == AQ_L_MXFP4 && b < k / 32; b++)
+            stored[b * kinds[l].bytes] = 127;
+        for (uint32_t r = 0; r < lanes; r++)
+            aq_tile_put(l, lanes, k, r, stored, tile);
         aq_type_get(kinds[l].type)->dequant(stored, w, k);
         for (int sign = -1; sign <= 1; sign += 2) {
             for (uint32_t c = 0; c < k; c++)
                 in.x[c] = (float)sign;
-            isa->quant(in.x, k, in.q, in.d, in.s, in.s16);
-            float y[1][AQ_TILE];
+            rows_quant(isa, &in, 0, k);
+            float y[1][AQ_LANES_MAX];
             isa->tile[l](tile, k, in.in, 1, y);
             double sum = 0, mag = 1e-30;
             for (uint32_t c = 0; c < k; c++) {
                 sum += (double)in.d[c / 32] * in.q[c] * w[c];
                 mag += fabs((double)w[c]);
             }
-            for (uint32_t r = 0; r < AQ_TILE; r++)
+            for (uint32_t r = 0; r < lanes; r++)
                 worst = fmax(worst, fabs(y[0][r] - sum) / mag);
         }
     }
@@ -198,8 +224,9 @@ static void test_extremes(const aq_isa *isa, int l)
     free(w);
 }
 
-/* Types without kernels: rows lie in a tile as stored, and come back as their type says. */
-static void test_stored(void)
+/* Types without kernels: rows lie in a tile as stored, come back as their type says, and become
+ * Q8_0 within half a step of it. */
+static void test_stored(uint32_t lanes)
 {
     const uint32_t k = 768;
     uint32_t n_type = 0;
@@ -209,26 +236,44 @@ static void test_stored(void)
             continue;
         const aq_type *t = aq_type_get(id);
         size_t n_row = (size_t)k / t->block_vals * t->block_bytes;
-        uint8_t *stored = get(n_row * AQ_TILE), *tile = get(aq_tile_bytes(l, k));
-        float *w = get(k * 4), *back = get(k * 4 * AQ_TILE);
-        for (uint32_t i = 0; i < n_row * AQ_TILE; i++)
-            stored[i] = (uint8_t)rnd();
-        for (uint32_t r = 0; r < AQ_TILE; r++)
-            aq_tile_put(l, k, r, stored + r * n_row, tile);
-        for (uint32_t r = 0; r < AQ_TILE; r++)
-            aq_tile_get(l, k, r, tile, back + r, AQ_TILE);
-        bool same = aq_tile_bytes(l, k) == n_row * AQ_TILE && aq_layout_is_float(l);
-        for (uint32_t r = 0; r < AQ_TILE; r++) {
-            t->dequant(stored + r * n_row, w, k);
-            for (uint32_t c = 0; c < k; c++)
-                same = same && !memcmp(&back[c * AQ_TILE + r], &w[c], 4);
+        uint8_t *stored = get(n_row * lanes), *tile = get(aq_tile_bytes(l, lanes, k)),
+                *q8 = get(aq_tile_bytes(AQ_L_Q8_0, lanes, k));
+        float *w = get(k * 4), *back = get(k * 4 * lanes), *rounded = get(k * 4);
+        for (uint32_t i = 0; i < n_row * lanes; i++)
+            stored[i] = (uint8_t)(rnd() & 0x3f); /* halves of a sane size wherever they stand */
+        for (uint32_t r = 0; r < lanes; r++)
+            aq_tile_put(l, lanes, k, r, stored + r * n_row, tile);
+        for (uint32_t r = 0; r < lanes; r++) {
+            aq_tile_get(l, lanes, k, r, tile, back + r, lanes);
+            aq_tile_to_q8_0(l, lanes, k, r, tile, q8);
         }
-        ok(same, "%s: a tile of rows as stored gives back what was put in", t->name);
+        bool same = aq_tile_bytes(l, lanes, k) == n_row * lanes && !aq_layout_is_float(l);
+        double worst = 0;
+        for (uint32_t r = 0; r < lanes; r++) {
+            t->dequant(stored + r * n_row, w, k);
+            aq_tile_get(AQ_L_Q8_0, lanes, k, r, q8, rounded, 1);
+            for (uint32_t c = 0; c < k; c++)
+                same = same && !memcmp(&back[c * lanes + r], &w[c], 4);
+            for (uint32_t b = 0; b < k / 32; b++) {
+                double most = 1e-30;
+                for (uint32_t c = 32 * b; c < 32 * b + 32; c++)
+                    most = fmax(most, fabs((double)w[c]));
+                double half = most / 254 + 3e-8; /* d is a half, of steps of 6e-8 when small */
+                for (uint32_t c = 32 * b; c < 32 * b + 32; c++)
+                    worst = fmax(worst, fabs((double)w[c] - rounded[c]) / half);
+            }
+        }
+        ok(same, "%s, %u lanes: a tile of rows as stored gives back what was put in", t->name,
+           lanes);
+        ok(worst < 1.01, "%s, %u lanes: as Q8_0 within %.3f half steps (below 1.01)", t->name,
+           lanes, worst);
         n_type++;
         free(stored);
         free(tile);
+        free(q8);
         free(w);
         free(back);
+        free(rounded);
     }
     ok(n_type == 28 - AQ_L_N, "%u types lie as stored", n_type);
 }
@@ -239,13 +284,15 @@ static void test_quant(const aq_isa *isa)
     float x[K], d[K / 32], s[K / 32], d2[K / 32], s2[K / 32];
     int8_t q[K], q2[K];
     int16_t s16[K / 16], t16[K / 16];
+    int32_t n16[K / 16], m16[K / 16], n32[K / 32], m32[K / 32];
+    const aq_row_q o = {q, d, s, s16, n16, n32}, o2 = {q2, d2, s2, t16, m16, m32};
     for (int c = 0; c < K; c++)
         x[c] = rnd_normal() * expf((float)(c / 32) - 5);
     memset(x + 64, 0, 32 * sizeof *x);
     for (int c = 96; c < 128; c++)
         x[c] = 1e-41f;
-    isa->quant(x, K, q, d, s, s16);
-    aq_isa_c.quant(x, K, q2, d2, s2, t16);
+    isa->quant(x, K, &o);
+    aq_isa_c.quant(x, K, &o2);
     bool near = true, sums = true;
     for (int c = 0; c < K; c++)
         near = near && fabsf(x[c] - d[c / 32] * (float)q[c]) <= 0.5001f * d[c / 32] + 1e-38f &&
@@ -254,18 +301,20 @@ static void test_quant(const aq_isa *isa)
         int sum = 0;
         for (int c = 0; c < 16; c++)
             sum += q[16 * b + c];
-        sums = sums && s16[b] == 16 * sum;
+        sums = sums && s16[b] == 16 * sum && n16[b] == -32 * sum;
     }
     for (int b = 0; b < K / 32; b++)
-        sums = sums && s[b] == d[b] * (float)(s16[2 * b] / 16 + s16[2 * b + 1] / 16);
+        sums = sums && s[b] == d[b] * (float)(s16[2 * b] / 16 + s16[2 * b + 1] / 16) &&
+               n32[b] == 4 * (n16[2 * b] + n16[2 * b + 1]);
     ok(near, "%s quant: each value within half a step", isa->name);
     ok(sums, "%s quant: the sums are those of the bytes", isa->name);
     ok(!memcmp(q, q2, K) && !memcmp(d, d2, sizeof d) && !memcmp(s, s2, sizeof s) &&
-           !memcmp(s16, t16, sizeof s16),
+           !memcmp(s16, t16, sizeof s16) && !memcmp(n16, m16, sizeof n16) &&
+           !memcmp(n32, m32, sizeof n32),
        "%s quant: as the scalar twin", isa->name);
     x[5] = NAN;
     x[40] = INFINITY;
-    isa->quant(x, K, q, d, s, s16);
+    isa->quant(x, K, &o);
     bool low = true;
     for (int c = 0; c < K; c++)
         low = low && abs(q[c]) <= 127;
@@ -325,49 +374,82 @@ static void test_rows(const aq_isa *isa)
        "%s swiglu: saturates", isa->name);
 }
 
-static void test_attention(const aq_isa *isa, bool f16, uint32_t d, uint32_t n_tok)
+enum { QUERIES = 7 };
+
+static void test_attention(const aq_isa *isa, uint32_t d, uint32_t n_tok)
 {
-    float *q = get(d * 4), *o = get(d * 4), *o2 = get(d * 4), *s = get(n_tok * 4),
-          *s2 = get(n_tok * 4);
-    uint8_t *kv = get((size_t)n_tok * d * 4);
-    for (uint32_t i = 0; i < d; i++) {
-        q[i] = rnd_normal();
-        o[i] = o2[i] = rnd_normal();
-    }
-    for (uint32_t i = 0; i < n_tok * d; i++) {
-        float v = rnd_normal();
-        uint16_t h = aq_f32_to_f16(v);
-        if (f16)
-            memcpy(kv + 2 * (size_t)i, &h, 2);
-        else
-            memcpy(kv + 4 * (size_t)i, &v, 4);
-    }
-    isa->scores(q, kv, f16, n_tok, d, 0.125f, s);
-    aq_isa_c.scores(q, kv, f16, n_tok, d, 0.125f, s2);
-    double e = 0;
-    for (uint32_t t = 0; t < n_tok;
-         t++) { /* relative to the sum of magnitudes: a score may cancel to nothing */
-        double mag = 1e-30;
+    float *q[QUERIES], *o[QUERIES], *o2[QUERIES], c[QUERIES], top[QUERIES], top2[QUERIES];
+    float(*s)[AQ_ATTN_TOK] = get(sizeof *s * QUERIES),
+    (*s2)[AQ_ATTN_TOK] = get(sizeof *s * QUERIES);
+    float *kv = get((size_t)n_tok * d * 4);
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        q[h] = get(d * 4);
+        o[h] = get(d * 4);
+        o2[h] = get(d * 4);
+        c[h] = rnd_normal();
         for (uint32_t i = 0; i < d; i++) {
-            size_t at = (size_t)t * d + i;
-            mag += 0.125 * fabs(q[i] * (f16 ? aq_f16_to_f32(((uint16_t *)(void *)kv)[at])
-                                            : ((float *)(void *)kv)[at]));
+            q[h][i] = rnd_normal();
+            o[h][i] = o2[h][i] = rnd_normal();
         }
-        e = fmax(e, fabs((double)s[t] - s2[t]) / mag);
     }
-    ok(e < 2e-6, "%s scores %s d=%u tok=%u: %.1e (below 2e-06)", isa->name, f16 ? "f16" : "f32", d,
-       n_tok, e);
-    isa->mix(s2, kv, f16, n_tok, d, 0.5f, o);
-    aq_isa_c.mix(s2, kv, f16, n_tok, d, 0.5f, o2);
-    e = rel(o, o2, d);
-    ok(e < 2e-6, "%s mix %s d=%u tok=%u: %.1e (below 2e-06)", isa->name, f16 ? "f16" : "f32", d,
-       n_tok, e);
-    free(q);
-    free(o);
-    free(o2);
+    for (uint32_t i = 0; i < n_tok * d; i++)
+        kv[i] = rnd_normal();
+    isa->scores((const float *const *)q, QUERIES, kv, n_tok, d, 0.125f, s, top);
+    aq_isa_c.scores((const float *const *)q, QUERIES, kv, n_tok, d, 0.125f, s2, top2);
+    double e = 0;
+    bool tops = true, bits = true;
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        float most = -INFINITY, alone[1][AQ_ATTN_TOK];
+        for (uint32_t t = 0; t < n_tok; t++) { /* relative to the sum of magnitudes */
+            double mag = 1e-30;
+            for (uint32_t i = 0; i < d; i++)
+                mag += 0.125 * fabs((double)q[h][i] * kv[(size_t)t * d + i]);
+            e = fmax(e, fabs((double)s[h][t] - s2[h][t]) / mag);
+            most = fmaxf(most, s[h][t]);
+        }
+        tops = tops && most == top[h];
+        isa->scores((const float *const *)q + h, 1, kv, n_tok, d, 0.125f, alone, &most);
+        bits = bits && !memcmp(alone[0], s[h], n_tok * 4) && most == top[h];
+    }
+    ok(e < 2e-6 && tops, "%s scores d=%u tok=%u: %.1e (below 2e-06), the largest told", isa->name,
+       d, n_tok, e);
+    float *one[QUERIES];
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        one[h] = get(d * 4);
+        memcpy(one[h], o[h], d * 4);
+        isa->mix((const float(*)[AQ_ATTN_TOK])s2 + h, 1, kv, n_tok, d, c + h, one + h);
+    }
+    isa->mix((const float(*)[AQ_ATTN_TOK])s2, QUERIES, kv, n_tok, d, c, o);
+    aq_isa_c.mix((const float(*)[AQ_ATTN_TOK])s2, QUERIES, kv, n_tok, d, c, o2);
+    e = 0;
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        e = fmax(e, rel(o[h], o2[h], d));
+        bits = bits && !memcmp(one[h], o[h], d * 4);
+    }
+    ok(e < 4e-6, "%s mix d=%u tok=%u: %.1e (below 4e-06)", isa->name, d, n_tok, e);
+    ok(bits, "%s attention d=%u tok=%u: a query's bits do not depend on the others", isa->name, d,
+       n_tok);
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        free(q[h]);
+        free(o[h]);
+        free(o2[h]);
+        free(one[h]);
+    }
     free(s);
     free(s2);
     free(kv);
+}
+
+static void test_from_f16(const aq_isa *isa)
+{
+    enum { N = 75 };
+    uint16_t h[N];
+    float a[N], b[N];
+    for (int i = 0; i < N; i++)
+        h[i] = (uint16_t)(rnd() & 0xbbff); /* finite */
+    isa->from_f16(h, N, a);
+    aq_isa_c.from_f16(h, N, b);
+    ok(!memcmp(a, b, sizeof a), "%s from_f16", isa->name);
 }
 
 int main(int argc, char **argv)
@@ -378,7 +460,7 @@ int main(int argc, char **argv)
         argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)t.tv_sec * 1000003 + (uint64_t)t.tv_nsec;
     rng |= 1;
     printf("# seed %llu\n", (unsigned long long)rng);
-    static const char *const all[] = {"c", "avx2"};
+    static const char *const all[] = {"c", "avx2", "avx2-plain", "avx512"};
     for (size_t p = 0; p < AQ_LEN(all); p++) {
         const aq_isa *isa = aq_isa_find(all[p]);
         if (!isa) {
@@ -394,15 +476,16 @@ int main(int argc, char **argv)
         }
         test_quant(isa);
         test_rows(isa);
-        for (int f16 = 0; f16 < 2; f16++) {
-            test_attention(isa, f16, 64, 64);
-            test_attention(isa, f16, 128, 37);
-            test_attention(isa, f16, 80, 5);
-            test_attention(isa, f16, 20, 1);
-        }
+        test_from_f16(isa);
+        test_attention(isa, 64, 64);
+        test_attention(isa, 128, 37);
+        test_attention(isa, 80, 5);
+        test_attention(isa, 20, 1);
+        test_attention(isa, 576, 16);
     }
-    test_stored();
-    ok(aq_layout_of(AQ_T_Q4_K) == AQ_L_Q4_K && aq_layout_of(AQ_T_Q4_0) == AQ_L_STORED + AQ_T_Q4_0 &&
+    test_stored(8);
+    test_stored(16);
+    ok(aq_layout_of(AQ_T_Q4_K) == AQ_L_Q4_K && aq_layout_of(AQ_T_Q5_0) == AQ_L_STORED + AQ_T_Q5_0 &&
            aq_layout_of(9) == -1,
        "types without kernels are told apart");
     return tap_done();

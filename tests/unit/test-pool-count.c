@@ -20,6 +20,7 @@
 #define CTL_BYTES 150u /* a PING, its header and TLS record with it, is less */
 
 static node here, there;
+static bool less; /* a sanitizer is slow: one model, one cut */
 static aq_rt *rt;
 
 typedef struct rig {
@@ -142,7 +143,7 @@ static void cuts(const rig *r)
     }
     ok(want[0].n_tok == N_GEN && want[1].n_tok == N_GEN && !same(&want[0], &want[1]),
        "%s: one PC gives two answers", r->arch);
-    for (uint32_t cut = 1; cut < r->in->n_layer; cut++) {
+    for (uint32_t cut = 1; cut < (less ? 2 : r->in->n_layer); cut++) {
         if (!r->in->cut_ok[cut] || !split_at(r, cut, "f32", &s))
             continue;
         for (uint32_t k = 0; k < 2; k++)
@@ -438,12 +439,13 @@ int main(int argc, char **argv)
                 node_start(&here, top, "Studio PC") && node_start(&there, top, "Laptop") &&
                 node_join(&here, &there);
     ok(good, "two PCs in a pool %s", err.text);
-    for (uint32_t i = 0; good && i < 3; i++) {
+    less = getenv("AQ_SANITIZE") != NULL;
+    for (uint32_t i = less ? 2 : 0; good && i < 3; i++) {
         rig r;
         if (open_rig(&r, argv[1], archs[i])) {
             cuts(&r);
             conversation(&r);
-            for (uint32_t cut = 1; cut < r.in->n_layer; cut++)
+            for (uint32_t cut = 1; cut < (less ? 2 : r.in->n_layer); cut++)
                 if (r.in->cut_ok[cut])
                     logits(&r, cut);
         }

@@ -297,7 +297,7 @@ static void test_list(void)
 {
     aq_member m = {.n_addr = 3, .addr = {"10.0.0.9:7710", "10.0.0.8", "not an address"}};
     aq_found f = {.n_addr = 3, .addr = {"192.168.1.7:7710", "10.0.0.9:7710", "[fe80::1%lo]:7710"}};
-    static const char *const want[] = {"10.0.0.9:7710", "192.168.1.7:7710", "[fe80::1%1]:7710",
+    static const char *const want[] = {"10.0.0.9:7710", "192.168.1.7:7710", "[fe80::1%lo]:7710",
                                        "10.0.0.8:7710"};
     struct sockaddr_storage a[AQ_ADDRS_MAX];
     uint32_t n = aq_dial_list(&m, &f, a);

@@ -5,8 +5,10 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -211,6 +213,94 @@ static void test_refused(void)
                       true),
        "of two addresses the one that answers");
     node_hang_up(&a, &b);
+    /* A stranger has the first one by now: the next is called. */
+    struct sockaddr_storage other[2] = {c.addr, b.addr};
+    ok(node_dial_with(&a, &b, &(aq_dial){.addr = other, .n_addr = 2, .to = aq_trust_id(b.trust)},
+                      true),
+       "another PC at the first address: the next one (%s)", a.out.why.text);
+    node_hang_up(&a, &b);
+    other[1] = addr;
+    ok(!node_dial_with(&a, &c, &(aq_dial){.addr = other, .n_addr = 2, .to = aq_trust_id(b.trust)},
+                       true) &&
+           node_wait_closed(&a.out) && a.out.why.code == AQ_E_AUTH,
+       "no address left: what the first one said: %s", a.out.why.text);
+    node_hang_up(&a, &c);
+}
+
+typedef struct late {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool open, closed;
+    aq_err why;
+} late;
+
+static void tell(late *t, bool *flag)
+{
+    pthread_mutex_lock(&t->lock);
+    *flag = true;
+    pthread_cond_broadcast(&t->cond);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void await(late *t, const bool *flag)
+{
+    pthread_mutex_lock(&t->lock);
+    while (!*flag)
+        pthread_cond_wait(&t->cond, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* It is open for the caller before it is refused. */
+static int late_accept_cb(void *user, aq_link *l, aq_link_cb *ret_cb, aq_err *err)
+{
+    late *t = user;
+
+    (void)l;
+    (void)ret_cb;
+    await(t, &t->open);
+    return aq_fail(err, AQ_E_AUTH, "no layers for you");
+}
+
+/* Says something when the other side has closed already: sending fails, and the reason waits unread. */
+static void late_open_cb(void *user, aq_link *l)
+{
+    late *t = user;
+    struct pollfd p = {.fd = aq_link_fd(l), .events = POLLRDHUP};
+
+    tell(t, &t->open);
+    poll(&p, 1, 60000);
+    put(l, AQ_T_STATS, "", NULL);
+    put(l, AQ_T_STATS, "", NULL);
+}
+
+static void late_closed_cb(void *user, aq_link *l, const aq_err *why)
+{
+    late *t = user;
+
+    (void)l;
+    t->why = *why;
+    tell(t, &t->closed);
+}
+
+static void test_last_words(void)
+{
+    late t = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
+    struct sockaddr_storage addr;
+    aq_listener *s = NULL;
+    aq_link *l = NULL;
+    aq_err err = {0};
+    aq_link_cb cb = {&t, late_open_cb, NULL, NULL, late_closed_cb};
+
+    bool good = aq_addr_parse("127.0.0.1", 0, &addr, &err) == 0 &&
+                aq_listener_new(b.net, &addr, 1, late_accept_cb, &t, &s, &err) == 0 &&
+                aq_addr_parse("127.0.0.1", aq_listener_port(s), &addr, &err) == 0 &&
+                aq_link_dial(a.net, &(aq_dial){.addr = &addr, .n_addr = 1}, &cb, &l, &err) == 0;
+    if (good)
+        await(&t, &t.closed);
+    ok(good && t.why.code == AQ_E_AUTH && strstr(t.why.text, "no layers for you"),
+       "what was said before it closed is the reason: %s %s", t.why.text, err.text);
+    aq_link_free(l);
+    aq_listener_free(s);
 }
 
 static void test_loss(void)
@@ -431,6 +521,48 @@ static void test_cost(void)
     aq_net_set_open(b.net, false, false);
 }
 
+/* Who lets TLS answer and reads none of it is not read any more: tens of thousands of key updates. */
+static void test_flood(void)
+{
+    static const uint8_t alpn[] = "\x09"
+                                  "aquifer/1";
+    aq_link *link = NULL;
+    aq_err err = {0};
+    int sv[2], small = 4096, n = 0, idle = 0;
+    size_t most = 0;
+    SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+    const aq_identity *me = aq_trust_identity(a.trust);
+
+    bool good = socketpair(AF_UNIX, SOCK_STREAM, 0, sv) == 0 && ctx &&
+                setsockopt(sv[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0 &&
+                SSL_CTX_use_certificate(ctx, me->cert) == 1 &&
+                SSL_CTX_use_PrivateKey(ctx, me->key) == 1 &&
+                SSL_CTX_set_alpn_protos(ctx, alpn, sizeof alpn - 1) == 0;
+    int fd = sv[0], theirs = sv[1];
+    SSL *ssl = ctx ? SSL_new(ctx) : NULL;
+    good = good && ssl && fcntl(fd, F_SETFL, O_NONBLOCK) == 0 && SSL_set_fd(ssl, fd) == 1 &&
+           aq_link_over(b.net, &theirs, (struct sockaddr *)&b.addr, NULL, &link, &err) == 0;
+    for (int i = 0; good && i < 20 && SSL_connect(ssl) != 1; i++)
+        good = aq_link_pump(link, &err) == 0;
+    struct mallinfo2 m = mallinfo2();
+    size_t before = m.uordblks + m.hblkhd;
+    for (int rc = 0; good && rc == 0 && n < 60000 && idle < 100;) {
+        bool sent =
+            SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(ssl) == 1;
+        n += sent;
+        idle = sent ? 0 : idle + 1;
+        rc = aq_link_pump(link, &err);
+        m = mallinfo2();
+        most = AQ_MAX(most, AQ_MAX(m.uordblks + m.hblkhd, before) - before);
+    }
+    ok(good && n > 100 && most < (64u << 10),
+       "%d key updates of one who does not read: %zu KiB at most (%s)", n, most / 1024, err.text);
+    SSL_free(ssl);
+    SSL_CTX_free(ctx);
+    aq_link_free(link);
+    close(fd);
+}
+
 /* ---- trust over links ------------------------------------------------------------------------ */
 
 static node p1, p2;
@@ -518,6 +650,14 @@ static void test_pairing(void)
     ok(node_wait(&p2, &p2.done_in) && node_listen(&p1, "127.0.0.1"), "done");
     aq_net_set_open(p2.net, false, false);
 
+    struct sockaddr_storage two[2] = {p1.addr, p2.addr};
+    aq_net_set_open(p1.net, true, false); /* so that p3's certificate comes through TLS there */
+    ok(node_dial_with(&p3, &p2, &(aq_dial){.addr = two, .n_addr = 2, .to = aq_trust_id(p2.trust)},
+                      true),
+       "a member, but not who is meant, has the first address: the next one (%s)", p3.out.why.text);
+    aq_net_set_open(p1.net, false, false);
+    node_hang_up(&p3, &p2);
+
     /* p1 has not heard of p3 yet: the roster comes with the next link to p2. */
     ok(aq_trust_perms(p1.trust, aq_trust_id(p3.trust)) == -1 && node_dial(&p1, &p2, AQ_FOR_STATUS),
        "a link");
@@ -585,9 +725,11 @@ int main(void)
         test_open();
         test_order();
         test_refused();
+        test_last_words();
         test_loss();
         test_strangers();
         test_cost();
+        test_flood();
         node_stop(&a);
         node_stop(&b);
         node_stop(&c);

@@ -238,6 +238,8 @@ static void test_mode(void)
     aq_err err = {0};
 
     ok(aq_mode_load(top, &r, &err) == AQ_OK && !r.on && !r.split, "no file: all is off");
+    r.on = true;
+    ok(aq_mode_load("/nonexistent", &r, &err) == AQ_OK && !r.on, "nor a folder");
     memset(m.pc.b, 7, sizeof m.pc.b);
     snprintf(m.model, sizeof m.model, "/home/me/Modelle/größer=besser.gguf");
     ok(aq_mode_save(top, &m, &err) == AQ_OK && aq_mode_load(top, &r, &err) == AQ_OK && r.on &&

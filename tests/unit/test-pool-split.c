@@ -594,6 +594,43 @@ static void takeover(const rig *r)
     aq_node_free(n);
 }
 
+/* Another program of this PC takes the worker over: the first one waits until it is free, and does not take it back. */
+static void replaced(const rig *r)
+{
+    aq_node *n = serve(r, 0);
+    char dir[300];
+    node again = {0};
+    aq_split *s = NULL, *other = NULL;
+    aq_split_state st;
+    aq_node_state ns;
+    aq_err err = {0};
+    chat ch;
+
+    snprintf(dir, sizeof dir, "%s", top);
+    if (!ok(n && node_start(&again, dir, "Studio PC") &&
+                split_with(r, &a, aq_node_port(n), 1, NULL, 0, &s, &err) >= 0 &&
+                split_with(r, &again, aq_node_port(n), 1, NULL, 0, &other, &err) >= 0,
+            "two programs of one PC: the second has the worker %s", err.text))
+        return;
+    ok(wait_until((aq_split_get_state(s, &st), strstr(st.text, "another program of this PC"))),
+       "the first hears of it: %s", st.text);
+    start(&ch, aq_split_engine(other), r, 0);
+    bool good = chat_wait(&ch) && right(r, &ch, 0);
+    chat_end(&ch);
+    aq_split_get_state(other, &st);
+    aq_node_get_state(n, &ns);
+    ok(good && st.n_loss == 0 && ns.n_load == 1, "the second is not disturbed (%u losses)",
+       st.n_loss);
+    start(&ch, aq_split_engine(s), r, 1);
+    aq_split_free(other);
+    ok(chat_wait(&ch) && right(r, &ch, 1) && kind(s) == AQ_SPLIT_RUNNING,
+       "when it ends the first goes on");
+    chat_end(&ch);
+    aq_split_free(s);
+    aq_node_free(n);
+    node_stop(&again);
+}
+
 static bool three_pcs(void)
 {
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes s = {0};
@@ -631,6 +668,7 @@ int main(void)
         formats(&r[0]);
         formats(&r[2]);
         takeover(&r[1]);
+        replaced(&r[0]);
         refusals(&r[0], &other);
         finding(&r[1]);
     }

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char top[256];
@@ -230,6 +231,15 @@ static void test_pool(void)
     ok(aq_trust_set_name(t, "Stu\ndio \xff PC", &err) == 0, "a name");
     aq_trust_cred(t, &c);
     ok(strcmp(c.name, "Studio  PC") == 0, "cleaned: %s", c.name);
+    aq_trust *kept = open_trust("pool", &err); /* which says another one */
+    aq_trust_cred(kept ? kept : t, &c2);
+    ok(kept && strcmp(c2.name, "Studio  PC") == 0, "and kept: %s", c2.name);
+    aq_trust_free(kept);
+    aq_failpoint_set("pool-file-write", 1, 1);
+    ok(aq_trust_set_name(t, "Other", &err) == -AQ_E_IO, "a full disk: %s", err.text);
+    aq_failpoint_set("pool-file-write", 0, 0);
+    aq_trust_cred(t, &c2);
+    ok(strcmp(c2.name, "Studio  PC") == 0, "leaves the name as it was");
 
     AQ_AUTO(aq_trust_free) aq_trust *again = open_trust("pool", &err);
     aq_trust_roster(t, &r);
@@ -374,6 +384,133 @@ static void test_store(void)
     ok(access(folder("locked/identity.crt"), F_OK) < 0, "and nothing was made");
 }
 
+static uint32_t epoch_on_disk(const char *name)
+{
+    aq_err err = {0};
+    aq_cred c = {0};
+    aq_trust *t = open_trust(name, &err);
+
+    if (t)
+        aq_trust_cred(t, &c);
+    else
+        printf("# %s\n", err.text);
+    aq_trust_free(t);
+    return c.epoch;
+}
+
+/* Two programs of one PC, a chat beside a node: what one writes the other does not undo. */
+static void test_two_programs(void)
+{
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes s = {0};
+    aq_member m = {.id = {{9}}, .perms = AQ_PERM_DEFAULT, .name = "gone"}, peer = {0};
+    aq_err err = {0};
+    aq_cred c;
+    static aq_roster r;
+    AQ_AUTO(aq_trust_free) aq_trust *t = open_trust("two", &err), *u = open_trust("two-peer", &err);
+
+    peer.id = *aq_trust_id(u);
+    ok(t && u && aq_trust_create(t, &err) == 0 && aq_trust_add(t, &m, &err) == 0 &&
+           aq_trust_add(t, &peer, &err) == 0 && aq_trust_share(t, &s, &err) == 0,
+       "a pool of three %s", err.text);
+    aq_trust_cred(t, &c);
+    ok(aq_trust_adopt(u, c.pool, c.epoch, c.secret, (char *)s.p, s.n, &err) == 0,
+       "one is another PC");
+    AQ_AUTO(aq_trust_free) aq_trust *second = open_trust("two", &err);
+    ok(aq_trust_set_addr(t, &peer.id, "10.0.0.1:7710", &err) == 0 &&
+           aq_trust_set_addr(second, &peer.id, "10.0.0.2:7710", &err) == 0 &&
+           aq_trust_set_addr(t, &m.id, "10.0.0.3:7710", &err) == 0 && aq_trust_roster(t, &r) == 1 &&
+           aq_roster_find(&r, &peer.id)->n_addr == 2,
+       "by turns: each begins with what the other wrote %s", err.text);
+    ok(aq_trust_hold(t, &err) == 0 && aq_trust_remove(second, &m.id, &err) == -AQ_E_BUSY &&
+           strstr(err.text, "another program"),
+       "while one holds it, the other changes nothing: %s", err.text);
+    ok(aq_trust_set_name(second, "x", &err) == -AQ_E_BUSY &&
+           aq_trust_leave(second, &err) == -AQ_E_BUSY && aq_trust_roster(second, NULL) == 1,
+       "nor its name, nor does it leave");
+    ok(aq_trust_set_addr(second, &peer.id, "10.0.0.9:7710", &err) == 0 &&
+           aq_trust_roster(second, &r) == 1 &&
+           !strcmp(aq_roster_find(&r, &peer.id)->addr[0], "10.0.0.9:7710"),
+       "where a PC answered it knows for itself");
+    s.n = 0;
+    ok(aq_trust_remove(u, &m.id, &err) == 0 && aq_trust_share(u, &s, &err) == 0,
+       "elsewhere a member is removed");
+    aq_trust_cred(u, &c);
+    ok(aq_trust_rekey(second, c.epoch, c.secret, (char *)s.p, s.n, &err) == 0 &&
+           aq_trust_perms(second, &m.id) == -1 && epoch_on_disk("two") == 1,
+       "the new secret comes to the second: it uses it, and writes nothing %s", err.text);
+    ok(aq_trust_set_addr(t, &peer.id, "10.0.0.4:7710", &err) == 0 && epoch_on_disk("two") == 1,
+       "the first writes the roster of its own secret");
+    ok(aq_trust_rekey(t, c.epoch, c.secret, (char *)s.p, s.n, &err) == 0 &&
+           epoch_on_disk("two") == 2,
+       "until it is given the new one, too %s", err.text);
+    aq_mem_wipe(&c, sizeof c);
+}
+
+/* A version that leaves no room to count, from a member: refused, and the file stays readable. */
+static void test_last_version(void)
+{
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes s = {0};
+    AQ_AUTO(aq_trust_free) aq_trust *t = open_trust("last", &(aq_err){0});
+    aq_err err = {0};
+    static aq_roster r;
+    aq_cred c;
+
+    ok(t && aq_trust_create(t, &err) == 0 && aq_trust_roster(t, &r) == 1, "a pool");
+    aq_trust_cred(t, &c);
+    r.version = UINT64_MAX - 1;
+    ok(aq_roster_print(&r, c.secret, true, &s, &err) == 0 &&
+           aq_trust_merge(t, (char *)s.p, s.n, &err) == -AQ_E_FORMAT,
+       "a version near the end: %s", err.text);
+    aq_member m = {.id = {{9}}, .name = "more"};
+    s.n = 0;
+    r.version = UINT64_MAX / 2;
+    ok(aq_trust_add(t, &m, &err) == 0 && aq_roster_print(&r, c.secret, true, &s, &err) == 0 &&
+           aq_trust_merge(t, (char *)s.p, s.n, &err) == 1 && epoch_on_disk("last") == 1,
+       "the last one: taken, and read again %s", err.text);
+    aq_mem_wipe(&c, sizeof c);
+}
+
+/* Programs that are started at once make one identity. */
+static void test_first_use(void)
+{
+    enum { N = 6 };
+    int go[2], out[2], status, n_good = 0;
+    aq_id id[N] = {0};
+    pid_t pid[N];
+    char c;
+
+    fflush(stdout);
+    bool good = pipe(go) == 0 && pipe(out) == 0;
+    for (int i = 0; good && i < N; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            aq_err err = {0};
+            close(go[1]);
+            (void)!read(go[0], &c, 1); /* all begin when it is closed */
+            aq_trust *t = open_trust("first", &err);
+            ssize_t n = t ? write(out[1], aq_trust_id(t), sizeof id[0]) : 0;
+            if (!t)
+                fprintf(stderr, "# %s\n", err.text);
+            aq_trust_free(t);
+            _exit(n == sizeof id[0] ? 0 : 1);
+        }
+    }
+    close(go[0]);
+    close(go[1]);
+    for (int i = 0; good && i < N; i++)
+        n_good += waitpid(pid[i], &status, 0) == pid[i] && status == 0;
+    for (int i = 0; i < n_good; i++)
+        good = good && read(out[0], &id[i], sizeof id[i]) == sizeof id[i] &&
+               aq_id_equal(&id[i], &id[0]);
+    close(out[0]);
+    close(out[1]);
+    aq_err err = {0};
+    aq_trust *t = open_trust("first", &err);
+    ok(good && n_good == N && t && aq_id_equal(aq_trust_id(t), &id[0]),
+       "%d of %d programs at first use, one identity %s", n_good, N, err.text);
+    aq_trust_free(t);
+}
+
 int main(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -381,12 +518,15 @@ int main(void)
     snprintf(top, sizeof top, "%s/aq-trust-XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(top))
         return 1;
+    test_first_use();
     test_identity();
     test_roster();
     torture("a roster", roster_trip, NULL);
     test_secret_text();
     test_pool();
     test_exchange();
+    test_two_programs();
+    test_last_version();
     test_store();
     char cmd[300];
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", top);

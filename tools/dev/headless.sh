@@ -21,9 +21,10 @@ if [ -z "${AQ_HEADLESS:-}" ]; then
     exit $status
 fi
 
-# Xvfb picks a free display and writes its number when it is ready.
+# Xvfb picks a free display (unless its options name one) and writes its number when it is ready.
+read -r -a more <<<"${AQ_XVFB_OPTIONS:-}"
 mkfifo -- "$AQ_HEADLESS/display"
-Xvfb -displayfd 3 -screen 0 "${AQ_SCREEN:-1280x900x24}" -nolisten tcp -noreset 3>"$AQ_HEADLESS/display" 4>&- 2>"$AQ_HEADLESS/xvfb.log" &
+Xvfb ${more[@]+"${more[@]}"} -displayfd 3 -screen 0 "${AQ_SCREEN:-1280x900x24}" -nolisten tcp -noreset 3>"$AQ_HEADLESS/display" 4>&- 2>"$AQ_HEADLESS/xvfb.log" &
 xvfb=$!
 trap 'kill "$xvfb" 2>/dev/null; wait "$xvfb" 2>/dev/null || true' EXIT
 if ! read -r -t 60 number <"$AQ_HEADLESS/display"; then

@@ -12,7 +12,7 @@ struct aq_rt {
     const aq_isa *isa;
     bool f32_acts; /* path "…-f32": inputs of products stay f32 and weights are dequantised exactly,
                       to prove the rest of a path */
-    char path[16];
+    char path[24];
 };
 /** As aq_mem_free_bytes, with the two files and the cgroup mount point given (tests). 0 when nothing
  * can be read. */

@@ -12,7 +12,7 @@ int aq_rt_new(const aq_rt_cfg *cfg, aq_rt **ret, aq_err *err)
     if (!cfg)
         cfg = &dflt;
     const char *path = cfg->cpu_path && *cfg->cpu_path ? cfg->cpu_path : NULL;
-    char name[16];
+    char name[24];
     size_t n = path ? strlen(path) : 0;
     bool f32_acts = n > 4 && n < sizeof name && !strcmp(path + n - 4, "-f32");
     if (f32_acts) {

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over pages. A piece of work is one row and one KV head with all query heads that read
- * it. Entries are taken in blocks of AQ_ATTN_TOK that begin at multiples of it, whatever the
- * window, with a running maximum: the order of a row's sums depends on its position alone. Thread:
- * the stage's, and the pool's. */
+/* Attention over pages. A piece of work is one KV head and up to MOST queries that read it: heads of
+ * a group, of several rows of one seq. Entries are taken in blocks of AQ_ATTN_TOK that begin at
+ * multiples of it, whatever the window, made floats once for all queries that see them alike, with a
+ * running maximum. The order of a row's sums depends on its position alone. Thread: the stage's, and
+ * the pool's. */
 #include <math.h>
 
 #include "product-priv.h"
+
+#define MOST 32u     /* queries of a piece */
+#define RUNS_MAX 64u /* seqs of a job */
 
 typedef struct attn_job {
     const aq_cpu *c;
@@ -17,123 +21,164 @@ typedef struct attn_job {
     const uint32_t *sel; /* sparse attention: what each row sees */
     uint32_t *ret_sel;   /* choosing it */
     float *out;
+    uint32_t heads, rows, n_cut; /* of a piece: heads, rows; parts that a group is cut into */
+    uint32_t piece0[RUNS_MAX + 1];
 } attn_job;
 _Static_assert(AQ_SEEN_TOK == AQ_ATTN_TOK, "ranges of entries are blocks of attention");
 
-static void one_head(const attn_job *j, const aq_run *run, uint32_t kv_head, aq_seen seen,
-                     const float *q, const float *sink, float *o)
+/* Queries that are under way. */
+typedef struct queries {
+    const float *q[MOST];
+    float *o[MOST];
+    float max[MOST], sum[MOST];
+} queries;
+
+static const float *entries(const attn_job *j, const void *p, uint32_t row_bytes, uint32_t n,
+                            uint32_t d, float *buf)
 {
-    const aq_isa *isa = j->c->isa;
-    const aq_kv *kv = j->kv;
-    bool f16 = kv->type == AQ_KV_F16;
-    float max = sink ? *sink : -INFINITY, sum = sink ? 1 : 0, s[AQ_ATTN_TOK];
-    memset(o, 0, kv->d_v * sizeof *o);
-    for (uint32_t t, n; (n = aq_seen_next(&seen, &t)) > 0;) {
-        uint32_t page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
-        isa->scores(q, aq_kv_k(kv, page, kv_head, at), f16, n, kv->d_k, j->d->score_scale, s);
-        float top = max;
-        for (uint32_t i = 0; i < n; i++)
-            top = s[i] > top ? s[i] : top;
-        float keep = top > max ? expf(max - top) : 1;
-        max = top;
-        sum = sum * keep + isa->exps(s, n, max);
-        isa->mix(s, aq_kv_v(kv, page, kv_head, at), f16, n, kv->d_v, keep, o);
-    }
-    for (uint32_t i = 0; i < kv->d_v; i++)
-        o[i] /= sum;
+    if (j->kv->type == AQ_KV_F32)
+        return p;
+    if (j->kv->type == AQ_KV_F16)
+        j->c->isa->from_f16(p, (size_t)n * d, buf);
+    else
+        for (uint32_t t = 0; t < n; t++)
+            aq_kv_q8_get((const uint8_t *)p + (size_t)t * row_bytes, d, buf + (size_t)t * d);
+    return buf;
 }
 
-/* q8_0: entries become floats a few at a time, for up to HEADS heads at once. */
-#define HEADS 8u
-#define BUF_F32 8192u /* the longest entry: a latent one of 4096 and as much that is roped */
-
-static uint32_t fetch(const uint8_t *p, uint32_t row_bytes, uint32_t n_tok, uint32_t d, float *buf)
-{
-    uint32_t n = AQ_MIN(AQ_MAX(BUF_F32 / d, 1u), n_tok);
-    for (uint32_t t = 0; t < n; t++)
-        aq_kv_q8_get(p + (size_t)t * row_bytes, d, buf + (size_t)t * d);
-    return n;
-}
-
-static void heads_q8(const attn_job *j, const aq_run *run, uint32_t kv_head, aq_seen seen,
-                     uint32_t n_head, const float *q, const float *sinks, float *o)
+/* Queries [i, i + m) see n entries k, v. */
+static void see(const attn_job *j, queries *s, uint32_t i, uint32_t m, const float *k,
+                const float *v, uint32_t n)
 {
     const aq_isa *isa = j->c->isa;
+    float p[MOST][AQ_ATTN_TOK], top[MOST], keep[MOST];
+    isa->scores(s->q + i, m, k, n, j->kv->d_k, j->d->score_scale, p, top);
+    for (uint32_t h = 0; h < m; h++) {
+        float *max = &s->max[i + h], *sum = &s->sum[i + h];
+        keep[h] = top[h] > *max ? expf(*max - top[h]) : 1;
+        *max = top[h] > *max ? top[h] : *max;
+        *sum = *sum * keep[h] + isa->exps(p[h], n, *max);
+    }
+    isa->mix(p, m, v, n, j->kv->d_v, keep, s->o + i);
+}
+
+/* Entries [t, t + n) of a seq, within a block, for queries [i, i + m). */
+static void see_range(const attn_job *j, const aq_run *run, uint32_t kv_head, uint32_t worker,
+                      queries *s, uint32_t i, uint32_t m, uint32_t t, uint32_t n)
+{
     const aq_kv *kv = j->kv;
-    float max[HEADS], sum[HEADS], keep[HEADS], s[HEADS][AQ_ATTN_TOK], buf[BUF_F32];
-    uint32_t dk = kv->d_k, dv = kv->d_v;
-    for (uint32_t h = 0; h < n_head; h++) {
-        max[h] = sinks ? sinks[h] : -INFINITY;
-        sum[h] = sinks ? 1 : 0;
-    }
-    memset(o, 0, n_head * dv * sizeof *o);
-    for (uint32_t t, n; (n = aq_seen_next(&seen, &t)) > 0;) {
-        uint32_t page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
-        for (uint32_t i = 0, m; i < n; i += m) {
-            m = fetch(aq_kv_k(kv, page, kv_head, at + i), kv->k_bytes, n - i, dk, buf);
-            for (uint32_t h = 0; h < n_head; h++)
-                isa->scores(q + h * dk, buf, false, m, dk, j->d->score_scale, s[h] + i);
+    uint32_t page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
+    float *buf = j->c->entries + (size_t)worker * 2 * AQ_ATTN_TOK * j->c->wide_kv;
+    const float *k = entries(j, aq_kv_k(kv, page, kv_head, at), kv->k_bytes, n, kv->d_k, buf);
+    const float *v = kv->v_off ? entries(j, aq_kv_v(kv, page, kv_head, at), kv->v_bytes, n, kv->d_v,
+                                         buf + (size_t)AQ_ATTN_TOK * j->c->wide_kv)
+                               : k; /* a latent entry is both */
+    see(j, s, i, m, k, v, n);
+}
+
+/* Rows [row, row + n_row) of a run, all whose ranges are those of their positions. */
+static void see_all(const attn_job *j, const aq_run *run, uint32_t kv_head, uint32_t worker,
+                    uint32_t row, uint32_t n_row, uint32_t n_head, queries *s)
+{
+    uint32_t window = j->d->window, last = run->kv0 + row + n_row; /* the end of the last row */
+    uint32_t end = run->kv0 + row + 1, t = window && end > window ? end - window : 0;
+    for (t = t / AQ_ATTN_TOK * AQ_ATTN_TOK; t < last; t += AQ_ATTN_TOK)
+        for (uint32_t r = 0, n_same; r < n_row; r += n_same) {
+            uint32_t from[2], to[2], same = 0; /* of the first row of those alike, of the next */
+            for (n_same = 0; r + n_same < n_row; n_same++, same = 1) {
+                uint32_t e = run->kv0 + row + r + n_same + 1,
+                         f = window && e > window ? e - window : 0;
+                from[same] = AQ_MAX(f, t);
+                to[same] = AQ_MIN(e, t + AQ_ATTN_TOK);
+                if (same && (from[1] != from[0] || to[1] != to[0]))
+                    break;
+            }
+            if (to[0] > from[0])
+                see_range(j, run, kv_head, worker, s, r * n_head, n_same * n_head, from[0],
+                          to[0] - from[0]);
         }
-        for (uint32_t h = 0; h < n_head; h++) {
-            float top = max[h];
-            for (uint32_t i = 0; i < n; i++)
-                top = s[h][i] > top ? s[h][i] : top;
-            keep[h] = top > max[h] ? expf(max[h] - top) : 1;
-            max[h] = top;
-            sum[h] = sum[h] * keep[h] + isa->exps(s[h], n, top);
-        }
-        for (uint32_t i = 0, m; i < n; i += m) {
-            m = fetch(aq_kv_v(kv, page, kv_head, at + i), kv->v_bytes, n - i, dv, buf);
-            for (uint32_t h = 0; h < n_head; h++)
-                isa->mix(s[h] + i, buf, false, m, dv, i ? 1 : keep[h], o + h * dv);
-        }
-    }
-    for (uint32_t h = 0; h < n_head; h++)
-        for (uint32_t i = 0; i < dv; i++)
-            o[h * dv + i] /= sum[h];
 }
 
 static void attn_piece(void *ctx, uint32_t piece, uint32_t worker)
 {
     const attn_job *j = ctx;
     const aq_layer *d = j->d;
-    uint32_t row = piece / d->n_kv, kv_head = piece % d->n_kv, group = d->n_head / d->n_kv, r = 0;
-    while (row >= j->run[r].n) /* rows of the runs, counted through */
-        row -= j->run[r++].n;
+    uint32_t per_row = d->n_kv * j->n_cut, group = d->n_head / d->n_kv, r = 0;
+    while (piece >= j->piece0[r + 1])
+        r++;
     const aq_run *run = &j->run[r];
-    uint32_t end = run->kv0 + row + 1, first = d->window && end > d->window ? end - d->window : 0;
-    size_t at = ((size_t)run->row0 + row) * d->n_head;
-    aq_seen seen = aq_seen_begin(
-        d, j->sel ? j->sel + ((size_t)run->row0 + row) * aq_sel_u32(d) : NULL, first, end);
-    uint32_t h1 = (kv_head + 1) * group, h = kv_head * group;
-    for (; j->kv->type == AQ_KV_Q8_0 && h < h1; h += HEADS)
-        heads_q8(j, run, kv_head, seen, AQ_MIN(HEADS, h1 - h), j->q + (at + h) * d->d_k,
-                 j->sinks ? j->sinks + h : NULL, j->out + (at + h) * d->d_v);
-    for (; h < h1; h++)
-        one_head(j, run, kv_head, seen, j->q + (at + h) * d->d_k, j->sinks ? j->sinks + h : NULL,
-                 j->out + (at + h) * d->d_v);
+    piece -= j->piece0[r];
+    uint32_t row = piece / per_row * j->rows, n_row = AQ_MIN(j->rows, run->n - row);
+    uint32_t kv_head = piece % per_row / j->n_cut, h0 = piece % j->n_cut * j->heads,
+             n_head = AQ_MIN(j->heads, group - h0);
+    h0 += kv_head * group;
+    queries s;
+    for (uint32_t i = 0; i < n_row * n_head; i++) {
+        uint32_t h = h0 + i % n_head;
+        size_t at = ((size_t)run->row0 + row + i / n_head) * d->n_head + h;
+        s.q[i] = j->q + at * d->d_k;
+        s.o[i] = j->out + at * d->d_v;
+        s.max[i] = j->sinks ? j->sinks[h] : -INFINITY;
+        s.sum[i] = j->sinks ? 1 : 0;
+        memset(s.o[i], 0, d->d_v * sizeof(float));
+    }
+    if (j->sel) { /* one row */
+        uint32_t end = run->kv0 + row + 1,
+                 first = d->window && end > d->window ? end - d->window : 0;
+        aq_seen seen =
+            aq_seen_begin(d, j->sel + ((size_t)run->row0 + row) * aq_sel_u32(d), first, end);
+        for (uint32_t t, n; (n = aq_seen_next(&seen, &t)) > 0;)
+            see_range(j, run, kv_head, worker, &s, 0, n_head, t, n);
+    } else {
+        see_all(j, run, kv_head, worker, row, n_row, n_head, &s);
+    }
+    for (uint32_t i = 0; i < n_row * n_head; i++)
+        for (uint32_t c = 0; c < d->d_v; c++)
+            s.o[i][c] /= s.sum[i];
+}
+
+/* Pieces of a window: whole groups of several rows when there are many, parts of a group of one row
+ * when there are few. */
+static uint32_t cut(attn_job *j, uint32_t n_thread)
+{
+    uint32_t group = j->d->n_head / j->d->n_kv, n = 0, rows = 0;
+    for (uint32_t r = 0; r < j->n_run; r++)
+        rows += j->run[r].n;
+    j->heads = AQ_MIN(group, MOST);
+    while (j->heads > 1 && rows * j->d->n_kv * ((group + j->heads - 1) / j->heads) < 2 * n_thread)
+        j->heads = (j->heads + 1) / 2;
+    j->n_cut = (group + j->heads - 1) / j->heads;
+    j->rows = j->sel ? 1 : AQ_MAX(MOST / j->heads, 1u);
+    while (j->rows > 1 && rows * j->d->n_kv * j->n_cut < 4 * n_thread * j->rows)
+        j->rows /= 2;
+    for (uint32_t r = 0; r < j->n_run; r++) {
+        j->piece0[r] = n;
+        n += (j->run[r].n + j->rows - 1) / j->rows * j->d->n_kv * j->n_cut;
+    }
+    j->piece0[j->n_run] = n;
+    return n;
 }
 
 void aq_cpu_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *run, uint32_t n_run,
                    const float *q, const float *sinks, const uint32_t *sel, float *out)
 {
     const aq_cpu *c = ctx;
-    attn_job j = {.c = c,
-                  .d = d,
-                  .kv = kv,
-                  .run = run,
-                  .n_run = n_run,
-                  .q = q,
-                  .sinks = sinks,
-                  .sel = sel,
-                  .out = out};
-    uint32_t rows = 0;
-    uint64_t entries = 0; /* at most; a window sees fewer */
-    for (uint32_t r = 0; r < n_run; r++) {
-        rows += run[r].n;
-        entries += (uint64_t)run[r].n * (run[r].kv0 + run[r].n);
+    for (; n_run > 0; n_run -= AQ_MIN(n_run, RUNS_MAX), run += RUNS_MAX) {
+        attn_job j = {.c = c,
+                      .d = d,
+                      .kv = kv,
+                      .run = run,
+                      .n_run = AQ_MIN(n_run, RUNS_MAX),
+                      .q = q,
+                      .sinks = sinks,
+                      .sel = sel,
+                      .out = out};
+        uint64_t entries = 0; /* at most; a window sees fewer */
+        for (uint32_t r = 0; r < j.n_run; r++)
+            entries += (uint64_t)run[r].n * (run[r].kv0 + run[r].n);
+        uint32_t n = cut(&j, aq_rt_threads(c->rt));
+        aq_cpu_share(c, attn_piece, &j, n, entries * d->n_head * (d->d_k + d->d_v));
     }
-    aq_cpu_share(c, attn_piece, &j, rows * d->n_kv, entries * d->n_head * (d->d_k + d->d_v));
 }
 
 /* ---- the indexer's choice ---- */
@@ -141,7 +186,12 @@ void aq_cpu_attend(void *ctx, const aq_layer *d, const aq_kv *kv, const aq_run *
 static void dots(void *ctx, const float *q, const float *k, uint32_t n, uint32_t d, float *ret)
 {
     const aq_cpu *c = ctx;
-    c->isa->scores(q, k, false, n, d, 1, ret);
+    for (uint32_t t = 0; t < n; t += AQ_ATTN_TOK) {
+        uint32_t m = AQ_MIN(n - t, AQ_ATTN_TOK);
+        float s[1][AQ_ATTN_TOK], top;
+        c->isa->scores(&q, 1, k + (size_t)t * d, m, d, 1, s, &top);
+        memcpy(ret + t, s[0], m * sizeof(float));
+    }
 }
 
 static void choose_piece(void *ctx, uint32_t row, uint32_t worker)

@@ -2,24 +2,30 @@
 /* The CPU's paths: one table of kernels per instruction set (isa-*.c, each compiled with its own
  * flags), chosen at run time.
  *
- * Matrices lie in tiles of 8 rows. Within a tile the 8 rows are interleaved, so that one vector
- * holds the same 4 columns (a quad) of all 8 rows, a broadcast quad of the input row meets it, and
- * each lane ends as one output: no sums across lanes. Rows are padded with zeros to a multiple of
- * 8. A tile has as many bytes as its 8 rows had:
+ * Matrices lie in tiles of `lanes` rows, 8 or 16, as many as a vector of the path has 32-bit lanes.
+ * Within a tile the rows are interleaved, so that one vector holds the same 4 columns (a quad) of
+ * all rows, a broadcast quad of the input row meets it, and each lane ends as one output: no sums
+ * across lanes. Rows are padded with zeros to whole tiles. A tile has as many bytes as its rows
+ * had (L = lanes):
  *
- *   F32 F16 BF16  [col][row 8]
- *   Q8_0          per 32 columns   [d 8] f16   [quad 8][row 8][4] int8
- *   Q4_1          per 32 columns   [d 8] f16   [m 8] f16   [quad 4][row 8][4]: low nibble column
- *                                  4 quad + i, high nibble that + 16
- *   Q4_K          per 256 columns  [d 8] f16   [dmin 8] f16   [byte 12][row 8] 6-bit scales, mins
- *                                  [group 4][quad 8][row 8][4]: low nibble column
+ *   F32 F16 BF16  [col][row L]
+ *   Q8_0          per 32 columns   [d L] f16   [quad 8][row L][4] int8
+ *   Q4_0 IQ4_NL   per 32 columns   [d L] f16   [quad 4][row L][4]: low nibble column 4 quad + i,
+ *                                  high nibble that + 16
+ *   Q4_1          as Q4_0, with [m L] f16 after d
+ *   MXFP4         as Q4_0, with [e L] bytes for d
+ *   Q4_K          per 256 columns  [d L] f16   [dmin L] f16   [byte 12][row L] 6-bit scales, mins
+ *                                  [group 4][quad 8][row L][4]: low nibble column
  *                                  64 group + 4 quad + i, high nibble that + 32
- *   Q5_K          as Q4_K, with [quad 8][row 8][4] before the groups: bit j is bit 4 of sub-block
+ *   Q5_K          as Q4_K, with [quad 8][row L][4] before the groups: bit j is bit 4 of sub-block
  *                 j's column 4 quad + i
- *   Q6_K          per 256 columns  [d 8] f16   [16][row 8] int8 scales
- *                                  [half 2][quad 16][row 8][4] low 4 bits
- *                                  [half 2][quad 8][row 8][4] high 2 bits
- *   all others    [row 8] as stored: products decode a tile to F32 before they use it
+ *   Q6_K          per 256 columns  [d L] f16   [16][row L] int8 scales
+ *                                  [half 2][quad 16][row L][4] low 4 bits
+ *                                  [half 2][quad 8][row L][4] high 2 bits
+ *   IQ4_XS        per 256 columns  [d L] f16   [row L] 16 bits: 2 high bits of each scale
+ *                                  [byte 4][row L] low nibbles of scales
+ *                                  [sub-block 8][quad 4][row L][4] nibbles as in Q4_0
+ *   all others    [row L] as stored: products decode a tile to Q8_0 before they use it
  *
  * Row-invariance: a tile kernel computes each input row by itself; its float sums run over the
  * column blocks in ascending order, in a number of chains that the path and the type fix. How many
@@ -29,9 +35,9 @@
 
 #include "aq/engine.h"
 
-#define AQ_TILE 8u      /* weight rows of a tile */
-#define AQ_TILE_ROWS 4u /* input rows that a tile kernel takes at most */
-#define AQ_ATTN_TOK 64u /* KV entries between two looks at the running maximum */
+#define AQ_LANES_MAX 16u /* weight rows of a tile */
+#define AQ_TILE_ROWS 8u  /* input rows that a tile kernel takes at most */
+#define AQ_ATTN_TOK 64u  /* KV entries between two looks at the running maximum */
 
 /* The layouts that kernels know, in the order of their tables. */
 enum {
@@ -39,10 +45,14 @@ enum {
     AQ_L_F16,
     AQ_L_BF16,
     AQ_L_Q8_0,
+    AQ_L_Q4_0,
     AQ_L_Q4_1,
     AQ_L_Q4_K,
     AQ_L_Q5_K,
     AQ_L_Q6_K,
+    AQ_L_IQ4_NL,
+    AQ_L_IQ4_XS,
+    AQ_L_MXFP4,
     AQ_L_N
 };
 #define AQ_L_STORED 1024 /* + storage type: rows that lie as stored, for types without kernels */
@@ -53,36 +63,50 @@ typedef struct aq_row_in {
     const int8_t *q;    /* [k], x ≈ d q with |q| <= 127, d per 32 columns */
     const float *d, *s; /* [k / 32] scale; d times the sum of q */
     const int16_t *s16; /* [k / 16] 16 times the sum of q over 16 columns */
+    const int32_t *n16; /* [k / 16] minus 32 times the sum of q over 16 columns */
+    const int32_t *n32; /* [k / 32] minus 128 times the sum of q over 32 columns */
 } aq_row_in;
 
-/** y[i][0 … 7] = 8 rows of a tile · row i, for n <= AQ_TILE_ROWS rows. k is a multiple of the type's
- * block. */
+/** y[i][0 … lanes-1] = the rows of a tile · row i, for n <= the path's `rows`. k is a multiple of the
+ * type's block. */
 typedef void (*aq_tile_fn)(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
-                           float (*y)[AQ_TILE]);
+                           float (*y)[AQ_LANES_MAX]);
+
+/** Where a path writes a row's 8-bit form; lengths as in aq_row_in. */
+typedef struct aq_row_q {
+    int8_t *q;
+    float *d, *s;
+    int16_t *s16;
+    int32_t *n16, *n32;
+} aq_row_q;
 
 /** Kernels of one instruction set. Bits may differ between paths; within a path a row's bits depend
  * on that row alone. */
 typedef struct aq_isa {
     const char *name;
+    uint32_t lanes, rows; /* weight rows of a tile; input rows that a tile kernel takes at most */
     aq_tile_fn tile[AQ_L_N];
     /** Round x [k] (k a multiple of 32) to 8 bits per block of 32. A block of zeros gets d = 0. */
-    void (*quant)(const float *x, uint32_t k, int8_t *q, float *d, float *s, int16_t *s16);
+    void (*quant)(const float *x, uint32_t k, const aq_row_q *);
     void (*norm)(const float *x, const float *w, uint32_t dim, float eps,
                  float *y); /* one row; x == y allowed */
     void (*swiglu)(const float *gate, const float *up, size_t n, float *y); /* y may be gate */
     void (*to_f16)(const float *x, size_t n, uint16_t *y); /* round to nearest even */
-    /** Scores of one query head: s[t] = scale × (q · k_t) for t < n_tok; k [n_tok][d], f16 or f32. */
-    void (*scores)(const float *q, const void *k, bool f16, uint32_t n_tok, uint32_t d, float scale,
-                   float *s);
+    void (*from_f16)(const uint16_t *x, size_t n, float *y);
+    /** Scores of m query heads: s[i][t] = scale × (q[i] · k_t) for t < n_tok, and the largest of each
+     * in top; k [n_tok][d]. */
+    void (*scores)(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
+                   float scale, float (*s)[AQ_ATTN_TOK], float *top);
     /** s[t] = exp(s[t] - max); returns their sum. */
     float (*exps)(float *s, uint32_t n, float max);
-    /** o [d] = c × o + Σ p[t] v_t; v [n_tok][d], f16 or f32. */
-    void (*mix)(const float *p, const void *v, bool f16, uint32_t n_tok, uint32_t d, float c,
-                float *o);
+    /** o[i] [d] = c[i] × o[i] + Σ p[i][t] v_t; v [n_tok][d]. */
+    void (*mix)(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
+                uint32_t d, const float *c, float *const *o);
 } aq_isa;
 /** The table of a path, NULL when this build or this CPU does not have it. name NULL = the best. */
 const aq_isa *aq_isa_find(const char *name);
-extern const aq_isa aq_isa_c, aq_isa_avx2;
+extern const aq_isa aq_isa_c, aq_isa_avx2, aq_isa_avx2_vnni, aq_isa_avx512;
+extern const aq_isa aq_isa_c16; /* "c" with tiles of 16 rows: the twin of such paths, for tests */
 
 /* ---- pack.c ---- */
 
@@ -91,10 +115,15 @@ int aq_layout_of(uint32_t type_id);
 /** The products take input rows as floats. */
 bool aq_layout_is_float(int layout);
 /** Bytes of one tile of k columns; k is a multiple of the type's block. */
-size_t aq_tile_bytes(int layout, uint32_t k);
-/** Put row r (0 … 7) as stored into a zeroed tile. */
-void aq_tile_put(int layout, uint32_t k, uint32_t r, const uint8_t *src, uint8_t *tile);
+size_t aq_tile_bytes(int layout, uint32_t lanes, uint32_t k);
+/** Put row r (below lanes) as stored into a zeroed tile. */
+void aq_tile_put(int layout, uint32_t lanes, uint32_t k, uint32_t r, const uint8_t *src,
+                 uint8_t *tile);
 /** The values of row r of a tile, exactly as its type says: y[0], y[step], … */
-void aq_tile_get(int layout, uint32_t k, uint32_t r, const uint8_t *tile, float *y, size_t step);
+void aq_tile_get(int layout, uint32_t lanes, uint32_t k, uint32_t r, const uint8_t *tile, float *y,
+                 size_t step);
+/** Row r of a tile of rows as stored, rounded to 8 bits per 32 columns, into a tile of Q8_0. */
+void aq_tile_to_q8_0(int layout, uint32_t lanes, uint32_t k, uint32_t r, const uint8_t *tile,
+                     uint8_t *to);
 
 #endif

@@ -65,7 +65,8 @@ static void cpu_close(void *ctx)
     }
     free(c->first);
     free(c->active);
-    free(c->tile_f32);
+    free(c->panel);
+    free(c->entries);
     free(c);
 }
 AQ_CLEANUP_FUNC(void *, cpu_close)
@@ -107,10 +108,13 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     c->rt = rt;
     c->isa = rt->isa;
     uint64_t wide = 1;
-    bool decode = rt->f32_acts;
+    bool convert = false;
     for (uint32_t i = 0; i < m->n_tensor; i++) {
+        int l = aq_layout_of(m->tensor[i].type->id);
         wide = AQ_MAX(wide, m->tensor[i].ne[0]);
-        decode = decode || aq_layout_of(m->tensor[i].type->id) >= AQ_L_STORED;
+        convert = convert || l >= AQ_L_STORED ||
+                  (l >= 0 && !aq_layout_is_float(l) &&
+                   !aq_cpu_rounds(rt, l, (uint32_t)AQ_MIN(m->tensor[i].ne[0], UINT32_MAX)));
     }
     if (wide > 1u << 22)
         return aq_fail(err, AQ_E_LIMIT, "rows of %llu values are too long (at most %u)",
@@ -118,6 +122,7 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     c->wide = (uint32_t)wide;
     for (uint32_t l = 0; l < m->info.n_layer + m->info.n_draft; l++) {
         const aq_layer *d = &m->layer[l];
+        c->wide_kv = AQ_MAX(c->wide_kv, AQ_MAX(d->d_k, d->d_v));
         if (!d->n_exp)
             continue;
         c->wide_exp = AQ_MAX(c->wide_exp, d->n_ff_exp);
@@ -126,9 +131,11 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     }
     c->first = calloc(c->n_exp + 1, sizeof *c->first);
     c->active = calloc(c->n_exp + 1, sizeof *c->active);
-    if (decode)
-        c->tile_f32 = malloc((size_t)aq_rt_threads(rt) * c->wide * AQ_TILE * sizeof *c->tile_f32);
-    if (!c->first || !c->active || (decode && !c->tile_f32))
+    c->entries = aligned_alloc(64, ((size_t)aq_rt_threads(rt) * 2 * AQ_ATTN_TOK * c->wide_kv + 16) *
+                                       sizeof *c->entries);
+    if (convert)
+        c->panel = malloc((size_t)aq_rt_threads(rt) * c->wide * c->isa->lanes * sizeof *c->panel);
+    if (!c->first || !c->active || !c->entries || (convert && !c->panel))
         return aq_fail(err, AQ_E_NOMEM, "cpu backend: out of memory");
     int rc = aq_cpu_reserve(c, 8, err);
     if (rc < 0)
@@ -150,10 +157,10 @@ static int cpu_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err
         return aq_fail(err, AQ_E_FORMAT, "rows of %u values are no whole blocks of %s", m->cols,
                        m->type->name);
     size_t row = (size_t)(m->cols / m->type->block_vals) * m->type->block_bytes,
-           tile = aq_tile_bytes(l, m->cols);
-    uint32_t batch =
-        (uint32_t)AQ_MAX(STAGE_BYTES / (row * AQ_TILE), 1u) * AQ_TILE; /* rows, whole tiles */
-    m->bytes = aq_mat_tiles_bytes(m) * m->n_mat;
+           tile = aq_tile_bytes(l, c->isa->lanes, m->cols);
+    uint32_t lanes = c->isa->lanes,
+             batch = (uint32_t)AQ_MAX(STAGE_BYTES / (row * lanes), 1u) * lanes; /* whole tiles */
+    m->bytes = aq_mat_tiles_bytes(m, lanes) * m->n_mat;
     AQ_AUTOFREE uint8_t *stage = malloc((size_t)AQ_MIN(batch, m->rows) * row);
     uint8_t *data =
         stage ? slab_take(c, m->bytes) : NULL; /* zeroed: rows that pad the last tile stay so */
@@ -165,9 +172,9 @@ static int cpu_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err
             int rc = aq_mat_read(src, aq_mat_src_row(src, e, r0) * row, stage, n * row, err);
             if (rc < 0)
                 return rc;
-            uint8_t *t = data + e * aq_mat_tiles_bytes(m) + r0 / AQ_TILE * tile;
+            uint8_t *t = data + e * aq_mat_tiles_bytes(m, lanes) + r0 / lanes * tile;
             for (uint32_t r = 0; r < n; r++)
-                aq_tile_put(l, m->cols, r % AQ_TILE, stage + r * row, t + r / AQ_TILE * tile);
+                aq_tile_put(l, lanes, m->cols, r % lanes, stage + r * row, t + r / lanes * tile);
         }
     m->data = data;
     return 0;
@@ -180,9 +187,11 @@ static void cpu_mat_drop(void *ctx, aq_mat *m)
 
 static void cpu_mat_row(void *ctx, const aq_mat *m, uint32_t row, float *y)
 {
+    const aq_cpu *c = ctx;
     int l = aq_layout_of(m->type->id);
-    aq_tile_get(l, m->cols, row % AQ_TILE,
-                (const uint8_t *)m->data + row / AQ_TILE * aq_tile_bytes(l, m->cols), y, 1);
+    uint32_t lanes = c->isa->lanes;
+    aq_tile_get(l, lanes, m->cols, row % lanes,
+                (const uint8_t *)m->data + row / lanes * aq_tile_bytes(l, lanes, m->cols), y, 1);
 }
 
 /* ---- rows ---- */

@@ -22,28 +22,43 @@ static uint64_t xcr0(void)
     return (uint64_t)hi << 32 | lo;
 }
 
-static bool have_avx2(void)
+typedef struct features {
+    bool avx2, avx2_vnni, avx512;
+} features;
+
+static features cpu_features(void)
 {
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29,
-                   avx2 = 1u << 5;
+                   avx2 = 1u << 5; /* leaf 1 ecx, leaf 7 ebx */
+    const uint32_t f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31, vnni = 1u << 11,
+                   avx_vnni = 1u << 4; /* leaf 7 ebx, ecx; leaf 7.1 eax */
+    features have = {0};
     uint32_t a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) ||
         (c & (fma | osxsave | avx | f16c)) != (fma | osxsave | avx | f16c))
-        return false;
-    if ((xcr0() & 6) != 6) /* SSE and AVX registers are saved */
-        return false;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & avx2);
+        return have;
+    uint64_t saved = xcr0();
+    if ((saved & 6) != 6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & avx2))
+        return have;
+    have.avx2 = true;
+    have.avx512 = (saved & 0xe6) == 0xe6 && (b & (f | dq | bw | vl)) == (f | dq | bw | vl) &&
+                  (c & vnni); /* mask and upper registers are saved, too */
+    have.avx2_vnni = a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & avx_vnni);
+    return have;
 }
 #endif
 
-#define N_PATH 2u
+#define N_PATH 3u
 static uint32_t isas(const aq_isa *ret[N_PATH]) /* best last */
 {
     uint32_t n = 0;
     ret[n++] = &aq_isa_c;
 #if defined(__x86_64__)
-    if (have_avx2())
-        ret[n++] = &aq_isa_avx2;
+    features have = cpu_features();
+    if (have.avx2)
+        ret[n++] = have.avx2_vnni ? &aq_isa_avx2_vnni : &aq_isa_avx2;
+    if (have.avx512)
+        ret[n++] = &aq_isa_avx512;
 #endif
     return n;
 }
@@ -54,6 +69,10 @@ const aq_isa *aq_isa_find(const char *name)
     uint32_t n = isas(k);
     if (!name)
         return k[n - 1];
+#if defined(__x86_64__)
+    if (!strcmp(name, "avx2-plain")) /* as on CPUs without AVX-VNNI; not listed */
+        return cpu_features().avx2 ? &aq_isa_avx2 : NULL;
+#endif
     for (uint32_t i = 0; i < n; i++)
         if (!strcmp(k[i]->name, name))
             return k[i];
@@ -63,7 +82,8 @@ const aq_isa *aq_isa_find(const char *name)
 const char *const *aq_cpu_paths(void)
 {
     /* one list per number of paths that this CPU has: each set includes the ones before */
-    static const char *const list[N_PATH][N_PATH + 1] = {{"c", NULL}, {"c", "avx2", NULL}};
+    static const char *const list[N_PATH][N_PATH + 1] = {
+        {"c", NULL}, {"c", "avx2", NULL}, {"c", "avx2", "avx512", NULL}};
     const aq_isa *k[N_PATH];
     return list[isas(k) - 1];
 }

@@ -11,7 +11,8 @@
 #include <immintrin.h>
 #include <math.h>
 
-#include "cpu-priv.h"
+#include "isa-avx2-priv.h"
+#include "quant-priv.h"
 
 /* A loop that is always unrolled: arrays that it indexes can stay in registers. */
 #if defined(__clang__)
@@ -19,12 +20,13 @@
 #else
 #define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
 #endif
+#define LANES 8u
 #define INLINE static inline __attribute__((always_inline))
 
 /* One function per number of rows, so that the sums of each stay in registers. */
 #define TILE_FN(name)                                                                   \
     static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, \
-                     float(*y)[AQ_TILE])                                                \
+                     float(*y)[AQ_LANES_MAX])                                           \
     {                                                                                   \
         switch (n) {                                                                    \
         case 1:                                                                         \
@@ -70,16 +72,16 @@ INLINE float hsum(__m256 v)
 INLINE __m256 weight(int layout, const uint8_t *tile, size_t c)
 {
     if (layout == AQ_L_F32)
-        return _mm256_loadu_ps((const float *)(const void *)tile + c * AQ_TILE);
+        return _mm256_loadu_ps((const float *)(const void *)tile + c * LANES);
     if (layout == AQ_L_F16)
-        return load_f16(tile + c * AQ_TILE * 2);
-    __m256i h = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(tile + c * AQ_TILE * 2)));
+        return load_f16(tile + c * LANES * 2);
+    __m256i h = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(tile + c * LANES * 2)));
     return _mm256_castsi256_ps(_mm256_slli_epi32(h, 16));
 }
 
 /* Column c goes to chain c mod 4; two rows at a time fill the registers. */
 INLINE void tile_float_n(int layout, const uint8_t *tile, uint32_t k, const aq_row_in *row,
-                         const int n, float (*y)[AQ_TILE])
+                         const int n, float (*y)[AQ_LANES_MAX])
 {
     __m256 sum[2][4];
     EACH (i, n)
@@ -103,18 +105,18 @@ INLINE void tile_float_n(int layout, const uint8_t *tile, uint32_t k, const aq_r
                                              _mm256_add_ps(sum[i][2], sum[i][3])));
 }
 
-#define FLOAT_TILE(name, layout)                                                        \
-    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, \
-                     float(*y)[AQ_TILE])                                                \
-    {                                                                                   \
-        for (; n >= 2; n -= 2, row += 2, y += 2)                                        \
-            tile_float_n(layout, tile, k, row, 2, y);                                   \
-        if (n)                                                                          \
-            tile_float_n(layout, tile, k, row, 1, y);                                   \
+#define FLOAT_TILE(name, layout)                                                 \
+    void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, \
+              float(*y)[AQ_LANES_MAX])                                           \
+    {                                                                            \
+        for (; n >= 2; n -= 2, row += 2, y += 2)                                 \
+            tile_float_n(layout, tile, k, row, 2, y);                            \
+        if (n)                                                                   \
+            tile_float_n(layout, tile, k, row, 1, y);                            \
     }
-FLOAT_TILE(tile_f32, AQ_L_F32)
-FLOAT_TILE(tile_f16, AQ_L_F16)
-FLOAT_TILE(tile_bf16, AQ_L_BF16)
+FLOAT_TILE(aq_avx2_tile_f32, AQ_L_F32)
+FLOAT_TILE(aq_avx2_tile_f16, AQ_L_F16)
+FLOAT_TILE(aq_avx2_tile_bf16, AQ_L_BF16)
 
 /* ---- quantised weights ---- */
 
@@ -125,13 +127,13 @@ INLINE __m256 add_block(__m256 acc, __m256i isum, __m256 dw, float da)
 }
 
 INLINE void tile_q8_0_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
-                        float (*y)[AQ_TILE])
+                        float (*y)[AQ_LANES_MAX])
 {
     const __m256i one = _mm256_set1_epi16(1);
     __m256 acc[4];
     EACH (i, n)
         acc[i] = _mm256_setzero_ps();
-    for (uint32_t b = 0; b < k / 32; b++, tile += 34 * AQ_TILE) {
+    for (uint32_t b = 0; b < k / 32; b++, tile += 34 * LANES) {
         __m256i sum[4];
         EACH (i, n)
             sum[i] = _mm256_setzero_si256();
@@ -152,19 +154,21 @@ INLINE void tile_q8_0_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
 }
 TILE_FN(tile_q8_0)
 
-INLINE void tile_q4_1_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
-                        float (*y)[AQ_TILE])
+/* Q4_1, and Q4_0, whose values are 8 less: its min is -8 d. */
+INLINE void tile_4_n(const bool min, const uint8_t *tile, uint32_t k, const aq_row_in *row,
+                     const int n, float (*y)[AQ_LANES_MAX])
 {
     const __m256i one = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15);
+    const uint32_t quads = min ? 4 * LANES : 2 * LANES;
     __m256 acc[4];
     EACH (i, n)
         acc[i] = _mm256_setzero_ps();
-    for (uint32_t b = 0; b < k / 32; b++, tile += 20 * AQ_TILE) {
+    for (uint32_t b = 0; b < k / 32; b++, tile += quads + 16 * LANES) {
         __m256i sum[4];
         EACH (i, n)
             sum[i] = _mm256_setzero_si256();
         EACH (j, 4) {
-            __m256i w = load(tile + 32 + 32 * j);
+            __m256i w = load(tile + quads + 32 * j);
             __m256i lo = _mm256_and_si256(w, low),
                     hi = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
             EACH (i, n) {
@@ -173,7 +177,8 @@ INLINE void tile_q4_1_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
                 sum[i] = _mm256_add_epi16(sum[i], _mm256_maddubs_epi16(hi, quad(q + 16)));
             }
         }
-        __m256 d = load_f16(tile), m = load_f16(tile + 16);
+        __m256 d = load_f16(tile),
+               m = min ? load_f16(tile + 16) : _mm256_mul_ps(d, _mm256_set1_ps(-8));
         EACH (i, n) {
             acc[i] = add_block(acc[i], _mm256_madd_epi16(sum[i], one), d, row[i].d[b]);
             acc[i] = _mm256_fmadd_ps(m, _mm256_set1_ps(row[i].s[b]), acc[i]);
@@ -182,7 +187,130 @@ INLINE void tile_q4_1_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
     EACH (i, n)
         _mm256_storeu_ps(y[i], acc[i]);
 }
+
+INLINE void tile_q4_0_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    tile_4_n(false, tile, k, row, n, y);
+}
+TILE_FN(tile_q4_0)
+
+INLINE void tile_q4_1_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    tile_4_n(true, tile, k, row, n, y);
+}
 TILE_FN(tile_q4_1)
+
+/* ---- 4 bits that stand for a value of a table ---- */
+
+/* Sums of 32 columns: magnitudes × inputs that take the weights' signs. */
+INLINE void values_32(const uint8_t *quads, __m256i table, const aq_row_in *row, size_t at,
+                      const int n, __m256i *sum)
+{
+    const __m256i one = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15);
+    EACH (i, n)
+        sum[i] = _mm256_setzero_si256();
+    EACH (j, 4) {
+        __m256i w = load(quads + 32 * j), v[2], mag[2];
+        v[0] = _mm256_shuffle_epi8(table, _mm256_and_si256(w, low));
+        v[1] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(w, 4), low));
+        EACH (h, 2)
+            mag[h] = _mm256_abs_epi8(v[h]);
+        EACH (i, n)
+            EACH (h, 2) {
+                __m256i q = quad(row[i].q + at + 4 * j + 16 * h);
+                __m256i p = _mm256_maddubs_epi16(mag[h], _mm256_sign_epi8(q, v[h]));
+                sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(p, one));
+            }
+    }
+}
+
+INLINE __m256i table_of(const int8_t *value)
+{
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)value));
+}
+
+INLINE void tile_iq4_nl_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                          float (*y)[AQ_LANES_MAX])
+{
+    const __m256i table = table_of(aq_iq4_value);
+    __m256 acc[4];
+    EACH (i, n)
+        acc[i] = _mm256_setzero_ps();
+    for (uint32_t b = 0; b < k / 32; b++, tile += 18 * LANES) {
+        __m256i sum[4];
+        values_32(tile + 2 * LANES, table, row, 32 * (size_t)b, n, sum);
+        __m256 d = load_f16(tile);
+        EACH (i, n)
+            acc[i] = add_block(acc[i], sum[i], d, row[i].d[b]);
+    }
+    EACH (i, n)
+        _mm256_storeu_ps(y[i], acc[i]);
+}
+TILE_FN(tile_iq4_nl)
+
+INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                          float (*y)[AQ_LANES_MAX])
+{
+    const __m256i table = table_of(aq_iq4_value);
+    __m256 acc[4];
+    EACH (i, n)
+        acc[i] = _mm256_setzero_ps();
+    for (uint32_t b = 0; b < k / 256; b++, tile += 136 * LANES) {
+        const __m256 d = load_f16(tile);
+        const __m256i high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(tile + 16)));
+        for (uint32_t j = 0; j < 8; j++) {
+            __m256i sum[4];
+            values_32(tile + 64 + 128 * j, table, row, 256 * (size_t)b + 32 * j, n, sum);
+            __m256i s =
+                _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(tile + 32 + j / 2 * LANES)));
+            s = _mm256_and_si256(_mm256_srlv_epi32(s, _mm256_set1_epi32((int)(j % 2 * 4))),
+                                 _mm256_set1_epi32(15));
+            __m256i h = _mm256_and_si256(_mm256_srlv_epi32(high, _mm256_set1_epi32((int)(2 * j))),
+                                         _mm256_set1_epi32(3));
+            s = _mm256_sub_epi32(_mm256_or_si256(s, _mm256_slli_epi32(h, 4)),
+                                 _mm256_set1_epi32(32));
+            __m256 ds = _mm256_mul_ps(d, _mm256_cvtepi32_ps(s));
+            EACH (i, n)
+                acc[i] = add_block(acc[i], sum[i], ds, row[i].d[8 * b + j]);
+        }
+    }
+    EACH (i, n)
+        _mm256_storeu_ps(y[i], acc[i]);
+}
+TILE_FN(tile_iq4_xs)
+
+/* 2^(e - 128) */
+INLINE __m256 half_e8m0(const uint8_t *e)
+{
+    __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)e)), one = _mm256_set1_epi32(1);
+    __m256i big = _mm256_slli_epi32(_mm256_sub_epi32(v, one), 23),
+            small = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), v);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(small, big, _mm256_cmpgt_epi32(v, one)));
+}
+
+INLINE void tile_mxfp4_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                         float (*y)[AQ_LANES_MAX])
+{
+    static const int8_t value[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    const __m256i table = table_of(value);
+    __m256 acc[4];
+    EACH (i, n)
+        acc[i] = _mm256_setzero_ps();
+    for (uint32_t b = 0; b < k / 32; b++, tile += 17 * LANES) {
+        __m256i sum[4];
+        values_32(tile + LANES, table, row, 32 * (size_t)b, n, sum);
+        __m256 d = half_e8m0(tile);
+        EACH (i, n)
+            acc[i] = add_block(acc[i], sum[i], d, row[i].d[b]);
+    }
+    EACH (i, n)
+        _mm256_storeu_ps(y[i], acc[i]);
+}
+TILE_FN(tile_mxfp4)
+
+/* ---- blocks of 256 ---- */
 
 INLINE uint64_t word(const uint8_t *p)
 {
@@ -198,7 +326,7 @@ INLINE __m256 bytes_to_ps(uint64_t v)
 
 /* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
 INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row,
-                     const int n, float (*y)[AQ_TILE])
+                     const int n, float (*y)[AQ_LANES_MAX])
 {
     const uint64_t six = 0x3f3f3f3f3f3f3f3full, four = 0x0f0f0f0f0f0f0f0full,
                    two = 0x3030303030303030ull;
@@ -270,14 +398,14 @@ INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_
 }
 
 INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
-                        float (*y)[AQ_TILE])
+                        float (*y)[AQ_LANES_MAX])
 {
     tile_k_n(false, tile, k, row, n, y);
 }
 TILE_FN(tile_q4_k)
 
 INLINE void tile_q5_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
-                        float (*y)[AQ_TILE])
+                        float (*y)[AQ_LANES_MAX])
 {
     tile_k_n(true, tile, k, row, n, y);
 }
@@ -286,13 +414,13 @@ TILE_FN(tile_q5_k)
 /* Σ scale × (w - 32) × q over 16 columns is scale × Σ w q, less 2 × scale × (16 Σ q): both fit
  * multiplications of 16-bit pairs. */
 INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
-                        float (*y)[AQ_TILE])
+                        float (*y)[AQ_LANES_MAX])
 {
     const __m256i low = _mm256_set1_epi8(15), high = _mm256_set1_epi8(0x30);
     __m256 acc[4];
     EACH (i, n)
         acc[i] = _mm256_setzero_ps();
-    for (uint32_t b = 0; b < k / 256; b++, tile += 210 * AQ_TILE) {
+    for (uint32_t b = 0; b < k / 256; b++, tile += 210 * LANES) {
         const __m256 d = load_f16(tile);
         for (uint32_t j = 0; j < 8; j++) {
             const uint8_t *lo = tile + 144 + j / 4 * 512 + j % 2 * 256,
@@ -305,8 +433,8 @@ INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
             EACH (i, n)
                 sum[i] = _mm256_setzero_si256();
             EACH (half, 2) {
-                __m256i sc = _mm256_cvtepi8_epi32(_mm_loadl_epi64(
-                    (const void *)(tile + 16 + (2 * j + (uint32_t)half) * AQ_TILE)));
+                __m256i sc = _mm256_cvtepi8_epi32(
+                    _mm_loadl_epi64((const void *)(tile + 16 + (2 * j + (uint32_t)half) * LANES)));
                 sc = _mm256_blend_epi16(sc, _mm256_slli_epi32(sc, 16),
                                         0xaa); /* the scale in both halves of a lane */
                 EACH (i, n) {
@@ -343,12 +471,12 @@ TILE_FN(tile_q6_k)
 
 /* ---- rows ---- */
 
-static void quant(const float *x, uint32_t k, int8_t *q, float *d, float *s, int16_t *s16)
+void aq_avx2_quant(const float *x, uint32_t k, const aq_row_q *o)
 {
     const __m256i abs = _mm256_set1_epi32(0x7fffffff),
                   order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     const __m256i lowest = _mm256_set1_epi8(-127);
-    for (uint32_t b = 0; b < k / 32; b++, x += 32, q += 32, s16 += 2) {
+    for (uint32_t b = 0; b < k / 32; b++, x += 32) {
         __m256 v[4];
         __m256i m = _mm256_setzero_si256();
         EACH (i, 4) {
@@ -367,20 +495,23 @@ static void quant(const float *x, uint32_t k, int8_t *q, float *d, float *s, int
             _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
         bytes = _mm256_max_epi8(_mm256_permutevar8x32_epi32(bytes, order),
                                 lowest); /* NaN became the lowest: keep |q| <= 127 */
-        _mm256_storeu_si256((void *)q, bytes);
+        _mm256_storeu_si256((void *)(o->q + 32 * b), bytes);
         __m256i sums = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes),
                                          _mm256_set1_epi16(1));
         sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0x4e));
         sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0xb1));
         int32_t s0 = _mm256_extract_epi32(sums, 0), s1 = _mm256_extract_epi32(sums, 4);
-        d[b] = max / 127;
-        s[b] = d[b] * (float)(s0 + s1);
-        s16[0] = (int16_t)(16 * s0);
-        s16[1] = (int16_t)(16 * s1);
+        o->d[b] = max / 127;
+        o->s[b] = o->d[b] * (float)(s0 + s1);
+        o->s16[2 * b] = (int16_t)(16 * s0);
+        o->s16[2 * b + 1] = (int16_t)(16 * s1);
+        o->n16[2 * b] = -32 * s0;
+        o->n16[2 * b + 1] = -32 * s1;
+        o->n32[b] = -128 * (s0 + s1);
     }
 }
 
-static void norm(const float *x, const float *w, uint32_t dim, float eps, float *y)
+void aq_avx2_norm(const float *x, const float *w, uint32_t dim, float eps, float *y)
 {
     __m256 a[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     uint32_t i = 0;
@@ -430,7 +561,7 @@ INLINE __m256 swiglu8(__m256 g, __m256 u)
     return _mm256_mul_ps(_mm256_div_ps(g, _mm256_add_ps(one, e)), u);
 }
 
-static void swiglu(const float *gate, const float *up, size_t n, float *y)
+void aq_avx2_swiglu(const float *gate, const float *up, size_t n, float *y)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
@@ -444,7 +575,7 @@ static void swiglu(const float *gate, const float *up, size_t n, float *y)
     }
 }
 
-static void to_f16(const float *x, size_t n, uint16_t *y)
+void aq_avx2_to_f16(const float *x, size_t n, uint16_t *y)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
@@ -456,44 +587,65 @@ static void to_f16(const float *x, size_t n, uint16_t *y)
 
 /* ---- attention ---- */
 
-INLINE __m256 kv8(const void *p, bool f16, size_t i)
+void aq_avx2_from_f16(const uint16_t *x, size_t n, float *y)
 {
-    return f16 ? load_f16((const uint16_t *)p + i) : _mm256_loadu_ps((const float *)p + i);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, load_f16((const uint8_t *)(x + i)));
+    for (; i < n; i++)
+        y[i] = _cvtsh_ss(x[i]);
 }
 
-INLINE float kv1(const void *p, bool f16, size_t i)
+/* Pairs of vectors to one vector of twice the sums of half as many lanes, until each lane holds the
+ * sum of one vector: ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)). */
+INLINE __m256 sums8(const __m256 *v)
 {
-    return f16 ? _cvtsh_ss(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+    __m256 a[4], b[2];
+    EACH (i, 4)
+        a[i] = _mm256_add_ps(_mm256_permute2f128_ps(v[2 * i], v[2 * i + 1], 0x20),
+                             _mm256_permute2f128_ps(v[2 * i], v[2 * i + 1], 0x31));
+    EACH (i, 2)
+        b[i] = _mm256_add_ps(_mm256_shuffle_ps(a[2 * i], a[2 * i + 1], 0x44),
+                             _mm256_shuffle_ps(a[2 * i], a[2 * i + 1], 0xee));
+    __m256 c =
+        _mm256_add_ps(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
+    /* lanes stand for v[0 2 4 6 1 3 5 7] */
+    return _mm256_permutevar8x32_ps(c, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-INLINE void scores_of(const float *q, const void *k, const bool f16, uint32_t n_tok, uint32_t d,
-                      float scale, float *s)
+void aq_avx2_scores(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
+                    float scale, float (*s)[AQ_ATTN_TOK], float *top)
 {
-    for (uint32_t t = 0; t < n_tok; t++) {
-        size_t at = (size_t)t * d;
-        __m256 a[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-        uint32_t i = 0;
-        for (; i + 16 <= d; i += 16)
-            EACH (j, 2)
-                a[j] = _mm256_fmadd_ps(_mm256_loadu_ps(q + i + 8 * j), kv8(k, f16, at + i + 8 * j),
-                                       a[j]);
-        float sum = hsum(_mm256_add_ps(a[0], a[1]));
-        for (; i < d; i++)
-            sum += q[i] * kv1(k, f16, at + i);
-        s[t] = scale * sum;
+    for (uint32_t i = 0; i < m; i++) {
+        float most = -INFINITY;
+        for (uint32_t t = 0; t < n_tok; t += 8) { /* eight at once; the last ones again for none */
+            const float *row[8];
+            __m256 a[8];
+            float out[8];
+            EACH (j, 8) {
+                row[j] = k + (size_t)AQ_MIN(t + (uint32_t)j, n_tok - 1) * d;
+                a[j] = _mm256_setzero_ps();
+            }
+            uint32_t c = 0;
+            for (; c + 8 <= d; c += 8) {
+                __m256 x = _mm256_loadu_ps(q[i] + c);
+                EACH (j, 8)
+                    a[j] = _mm256_fmadd_ps(x, _mm256_loadu_ps(row[j] + c), a[j]);
+            }
+            _mm256_storeu_ps(out, sums8(a));
+            for (uint32_t j = 0; j < 8 && t + j < n_tok; j++) {
+                for (uint32_t r = c; r < d; r++)
+                    out[j] += q[i][r] * row[j][r];
+                out[j] *= scale;
+                s[i][t + j] = out[j];
+                most = out[j] > most ? out[j] : most;
+            }
+        }
+        top[i] = most;
     }
 }
 
-static void scores(const float *q, const void *k, bool f16, uint32_t n_tok, uint32_t d, float scale,
-                   float *s)
-{
-    if (f16)
-        scores_of(q, k, true, n_tok, d, scale, s);
-    else
-        scores_of(q, k, false, n_tok, d, scale, s);
-}
-
-static float exps(float *s, uint32_t n, float max)
+float aq_avx2_exps(float *s, uint32_t n, float max)
 {
     __m256 sum = _mm256_setzero_ps(), m = _mm256_set1_ps(max);
     uint32_t i = 0;
@@ -514,61 +666,66 @@ static float exps(float *s, uint32_t n, float max)
     return total;
 }
 
-INLINE void mix_of(const float *p, const void *v, const bool f16, uint32_t n_tok, uint32_t d,
-                   float c, float *o)
+/* d in pieces of 32 for up to two heads, each lane one chain over the entries. */
+INLINE void mix_n(const float (*p)[AQ_ATTN_TOK], const int m, const float *v, uint32_t n_tok,
+                  uint32_t d, const float *c, float *const *o)
 {
-    const __m256 keep = _mm256_set1_ps(c);
     uint32_t i = 0;
-    for (; i + 64 <= d; i += 64) {
-        __m256 a[8];
-        EACH (j, 8)
-            a[j] = _mm256_mul_ps(keep, _mm256_loadu_ps(o + i + 8 * j));
-        for (uint32_t t = 0; t < n_tok; t++) {
-            __m256 w = _mm256_set1_ps(p[t]);
-            EACH (j, 8)
-                a[j] = _mm256_fmadd_ps(w, kv8(v, f16, (size_t)t * d + i + 8 * j), a[j]);
+    for (; i + 32 <= d; i += 32) {
+        __m256 a[2][4];
+        EACH (h, m)
+            EACH (j, 4)
+                a[h][j] = _mm256_mul_ps(_mm256_set1_ps(c[h]), _mm256_loadu_ps(o[h] + i + 8 * j));
+        for (uint32_t t = 0; t < n_tok; t++)
+            EACH (j, 4) {
+                __m256 x = _mm256_loadu_ps(v + (size_t)t * d + i + 8 * j);
+                EACH (h, m)
+                    a[h][j] = _mm256_fmadd_ps(_mm256_set1_ps(p[h][t]), x, a[h][j]);
+            }
+        EACH (h, m)
+            EACH (j, 4)
+                _mm256_storeu_ps(o[h] + i + 8 * j, a[h][j]);
+    }
+    for (; i < d; i++)
+        EACH (h, m) {
+            float a = c[h] * o[h][i];
+            for (uint32_t t = 0; t < n_tok; t++)
+                a += p[h][t] * v[(size_t)t * d + i];
+            o[h][i] = a;
         }
-        EACH (j, 8)
-            _mm256_storeu_ps(o + i + 8 * j, a[j]);
-    }
-    for (; i + 8 <= d; i += 8) {
-        __m256 a = _mm256_mul_ps(keep, _mm256_loadu_ps(o + i));
-        for (uint32_t t = 0; t < n_tok; t++)
-            a = _mm256_fmadd_ps(_mm256_set1_ps(p[t]), kv8(v, f16, (size_t)t * d + i), a);
-        _mm256_storeu_ps(o + i, a);
-    }
-    for (; i < d; i++) {
-        float a = c * o[i];
-        for (uint32_t t = 0; t < n_tok; t++)
-            a += p[t] * kv1(v, f16, (size_t)t * d + i);
-        o[i] = a;
-    }
 }
 
-static void mix(const float *p, const void *v, bool f16, uint32_t n_tok, uint32_t d, float c,
-                float *o)
+void aq_avx2_mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
+                 uint32_t d, const float *c, float *const *o)
 {
-    if (f16)
-        mix_of(p, v, true, n_tok, d, c, o);
-    else
-        mix_of(p, v, false, n_tok, d, c, o);
+    for (; m >= 2; m -= 2, p += 2, c += 2, o += 2)
+        mix_n(p, 2, v, n_tok, d, c, o);
+    if (m)
+        mix_n(p, 1, v, n_tok, d, c, o);
 }
 
 const aq_isa aq_isa_avx2 = {
     .name = "avx2",
-    .tile = {[AQ_L_F32] = tile_f32,
-             [AQ_L_F16] = tile_f16,
-             [AQ_L_BF16] = tile_bf16,
+    .lanes = LANES,
+    .rows = 4,
+    .tile = {[AQ_L_F32] = aq_avx2_tile_f32,
+             [AQ_L_F16] = aq_avx2_tile_f16,
+             [AQ_L_BF16] = aq_avx2_tile_bf16,
              [AQ_L_Q8_0] = tile_q8_0,
+             [AQ_L_Q4_0] = tile_q4_0,
              [AQ_L_Q4_1] = tile_q4_1,
              [AQ_L_Q4_K] = tile_q4_k,
              [AQ_L_Q5_K] = tile_q5_k,
-             [AQ_L_Q6_K] = tile_q6_k},
-    .quant = quant,
-    .norm = norm,
-    .swiglu = swiglu,
-    .to_f16 = to_f16,
-    .scores = scores,
-    .exps = exps,
-    .mix = mix,
+             [AQ_L_Q6_K] = tile_q6_k,
+             [AQ_L_IQ4_NL] = tile_iq4_nl,
+             [AQ_L_IQ4_XS] = tile_iq4_xs,
+             [AQ_L_MXFP4] = tile_mxfp4},
+    .quant = aq_avx2_quant,
+    .norm = aq_avx2_norm,
+    .swiglu = aq_avx2_swiglu,
+    .to_f16 = aq_avx2_to_f16,
+    .from_f16 = aq_avx2_from_f16,
+    .scores = aq_avx2_scores,
+    .exps = aq_avx2_exps,
+    .mix = aq_avx2_mix,
 };

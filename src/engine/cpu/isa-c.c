@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "cpu-priv.h"
-#include "model-priv.h"
+#include "quant-priv.h"
 
 static float f16(const uint8_t *p)
 {
@@ -30,29 +30,40 @@ static float val_bf16(const uint8_t *p)
     return v;
 }
 
-/* Float weights: four chains of sums per output, column c in chain c mod 4. */
-#define FLOAT_TILE(name, bytes, val)                                                     \
-    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,  \
-                     float(*y)[AQ_TILE])                                                 \
-    {                                                                                    \
-        float sum[AQ_TILE_ROWS][4][AQ_TILE] = {0}, w[AQ_TILE];                           \
-        for (uint32_t c = 0; c < k; c++, tile += AQ_TILE * (bytes)) {                    \
-            for (uint32_t r = 0; r < AQ_TILE; r++)                                       \
-                w[r] = val(tile + r * (bytes));                                          \
-            for (uint32_t i = 0; i < n; i++)                                             \
-                for (uint32_t r = 0; r < AQ_TILE; r++)                                   \
-                    sum[i][c % 4][r] += row[i].x[c] * w[r];                              \
-        }                                                                                \
-        for (uint32_t i = 0; i < n; i++)                                                 \
-            for (uint32_t r = 0; r < AQ_TILE; r++)                                       \
-                y[i][r] = (sum[i][0][r] + sum[i][1][r]) + (sum[i][2][r] + sum[i][3][r]); \
+#define LANES_FN(name)                                                                       \
+    static void name##_8(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,  \
+                         float(*y)[AQ_LANES_MAX])                                            \
+    {                                                                                        \
+        name(8, tile, k, row, n, y);                                                         \
+    }                                                                                        \
+    static void name##_16(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, \
+                          float(*y)[AQ_LANES_MAX])                                           \
+    {                                                                                        \
+        name(16, tile, k, row, n, y);                                                        \
     }
+
+/* Float weights: four chains of sums per output, column c in chain c mod 4. */
+#define FLOAT_TILE(name, bytes, val)                                                   \
+    static inline void name(const uint32_t lanes, const uint8_t *tile, uint32_t k,     \
+                            const aq_row_in *row, uint32_t n, float(*y)[AQ_LANES_MAX]) \
+    {                                                                                  \
+        for (uint32_t i = 0; i < n; i++) {                                             \
+            float sum[4][AQ_LANES_MAX] = {0};                                          \
+            const uint8_t *t = tile;                                                   \
+            for (uint32_t c = 0; c < k; c++)                                           \
+                for (uint32_t r = 0; r < lanes; r++, t += (bytes))                     \
+                    sum[c % 4][r] += row[i].x[c] * val(t);                             \
+            for (uint32_t r = 0; r < lanes; r++)                                       \
+                y[i][r] = (sum[0][r] + sum[1][r]) + (sum[2][r] + sum[3][r]);           \
+        }                                                                              \
+    }                                                                                  \
+    LANES_FN(name)
 FLOAT_TILE(tile_f32, 4, val_f32)
 FLOAT_TILE(tile_f16, 2, f16)
 FLOAT_TILE(tile_bf16, 2, val_bf16)
 
 /* Integer kernels: 32 columns of a tile's rows side by side, then plain dot products. */
-typedef int8_t block[AQ_TILE][32];
+typedef int8_t block[AQ_LANES_MAX][32];
 
 static int32_t dot16(const int8_t *w, const int8_t *q)
 {
@@ -67,42 +78,42 @@ static int32_t dot32(const int8_t *w, const int8_t *q)
     return dot16(w, q) + dot16(w + 16, q + 16);
 }
 
-/* n quads of bits (byte >> shift & mask) of each row from `src` to columns col0 …; a quad of 8 rows
- * is 32 bytes. */
-static void spread(const uint8_t *src, uint32_t n, uint32_t shift, uint8_t mask, uint32_t col0,
-                   block w)
+/* n quads of bits (byte >> shift & mask) of each row from `src` to columns col0 … */
+static void spread(const uint32_t lanes, const uint8_t *src, uint32_t n, uint32_t shift,
+                   uint8_t mask, uint32_t col0, block w)
 {
     for (uint32_t j = 0; j < n; j++)
-        for (uint32_t r = 0; r < AQ_TILE; r++)
+        for (uint32_t r = 0; r < lanes; r++)
             for (uint32_t c = 0; c < 4; c++)
-                w[r][col0 + 4 * j + c] = (int8_t)(src[32 * j + 4 * r + c] >> shift & mask);
+                w[r][col0 + 4 * j + c] = (int8_t)(src[4 * lanes * j + 4 * r + c] >> shift & mask);
 }
 
-static void tile_q8_0(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
-                      float (*y)[AQ_TILE])
+static inline void tile_q8_0(const uint32_t lanes, const uint8_t *tile, uint32_t k,
+                             const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
 {
     block w;
     memset(y, 0, n * sizeof *y);
-    for (uint32_t b = 0; b < k / 32; b++, tile += 34 * AQ_TILE) {
-        spread(tile + 16, 8, 0, 0xff, 0, w);
-        for (uint32_t r = 0; r < AQ_TILE; r++) {
+    for (uint32_t b = 0; b < k / 32; b++, tile += 34 * lanes) {
+        spread(lanes, tile + 2 * lanes, 8, 0, 0xff, 0, w);
+        for (uint32_t r = 0; r < lanes; r++) {
             float d = f16(tile + 2 * r);
             for (uint32_t i = 0; i < n; i++)
                 y[i][r] += (float)dot32(w[r], row[i].q + 32 * b) * (d * row[i].d[b]);
         }
     }
 }
+LANES_FN(tile_q8_0)
 
-static void tile_q4_1(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
-                      float (*y)[AQ_TILE])
+static inline void tile_q4_1(const uint32_t lanes, const uint8_t *tile, uint32_t k,
+                             const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
 {
     block w;
     memset(y, 0, n * sizeof *y);
-    for (uint32_t b = 0; b < k / 32; b++, tile += 20 * AQ_TILE) {
-        spread(tile + 32, 4, 0, 15, 0, w);
-        spread(tile + 32, 4, 4, 15, 16, w);
-        for (uint32_t r = 0; r < AQ_TILE; r++) {
-            float d = f16(tile + 2 * r), m = f16(tile + 16 + 2 * r);
+    for (uint32_t b = 0; b < k / 32; b++, tile += 20 * lanes) {
+        spread(lanes, tile + 4 * lanes, 4, 0, 15, 0, w);
+        spread(lanes, tile + 4 * lanes, 4, 4, 15, 16, w);
+        for (uint32_t r = 0; r < lanes; r++) {
+            float d = f16(tile + 2 * r), m = f16(tile + 2 * lanes + 2 * r);
             for (uint32_t i = 0; i < n; i++) {
                 y[i][r] += (float)dot32(w[r], row[i].q + 32 * b) * (d * row[i].d[b]);
                 y[i][r] += m * row[i].s[b];
@@ -110,35 +121,37 @@ static void tile_q4_1(const uint8_t *tile, uint32_t k, const aq_row_in *row, uin
         }
     }
 }
+LANES_FN(tile_q4_1)
 
-/* Scale and min of sub-block j, from the 12 bytes that stand 8 rows apart. */
-static void k4_scale(const uint8_t *s, uint32_t j, uint8_t *ret_scale, uint8_t *ret_min)
+/* Scale and min of sub-block j, from the 12 bytes that stand `lanes` apart. */
+static void k4_scale(const uint8_t *s, uint32_t lanes, uint32_t j, uint8_t *ret_scale,
+                     uint8_t *ret_min)
 {
     if (j < 4) {
-        *ret_scale = s[j * AQ_TILE] & 63;
-        *ret_min = s[(j + 4) * AQ_TILE] & 63;
+        *ret_scale = s[j * lanes] & 63;
+        *ret_min = s[(j + 4) * lanes] & 63;
     } else {
-        *ret_scale = (uint8_t)((s[(j + 4) * AQ_TILE] & 15) | (s[(j - 4) * AQ_TILE] >> 6) << 4);
-        *ret_min = (uint8_t)((s[(j + 4) * AQ_TILE] >> 4) | (s[j * AQ_TILE] >> 6) << 4);
+        *ret_scale = (uint8_t)((s[(j + 4) * lanes] & 15) | (s[(j - 4) * lanes] >> 6) << 4);
+        *ret_min = (uint8_t)((s[(j + 4) * lanes] >> 4) | (s[j * lanes] >> 6) << 4);
     }
 }
 
 /* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
-static void tile_k(bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
-                   float (*y)[AQ_TILE])
+static inline void tile_k(const bool five, const uint32_t lanes, const uint8_t *tile, uint32_t k,
+                          const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
 {
-    const uint32_t nibbles = five ? 384 : 128;
+    const uint32_t nibbles = (five ? 48 : 16) * lanes;
     block w, high;
     memset(y, 0, n * sizeof *y);
     for (uint32_t b = 0; b < k / 32; b++) { /* block b is sub-block j of its 256 columns */
         uint32_t j = b % 8;
-        spread(tile + nibbles + j / 2 * 256, 8, j % 2 * 4, 15, 0, w);
+        spread(lanes, tile + nibbles + j / 2 * 32 * lanes, 8, j % 2 * 4, 15, 0, w);
         if (five)
-            spread(tile + 128, 8, j, 1, 0, high);
-        for (uint32_t r = 0; r < AQ_TILE; r++) {
+            spread(lanes, tile + 16 * lanes, 8, j, 1, 0, high);
+        for (uint32_t r = 0; r < lanes; r++) {
             uint8_t scale, min;
-            k4_scale(tile + 32 + r, j, &scale, &min);
-            float d = f16(tile + 2 * r) * scale, m = f16(tile + 16 + 2 * r) * min;
+            k4_scale(tile + 4 * lanes + r, lanes, j, &scale, &min);
+            float d = f16(tile + 2 * r) * scale, m = f16(tile + 2 * lanes + 2 * r) * min;
             for (uint32_t c = 0; five && c < 32; c++)
                 w[r][c] = (int8_t)(w[r][c] | high[r][c] << 4);
             for (uint32_t i = 0; i < n; i++) {
@@ -146,51 +159,136 @@ static void tile_k(bool five, const uint8_t *tile, uint32_t k, const aq_row_in *
                 y[i][r] -= m * row[i].s[b];
             }
         }
-        tile += j == 7 ? (nibbles + 1024) : 0;
+        tile += j == 7 ? nibbles + 128 * lanes : 0;
     }
 }
 
-static void tile_q4_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
-                      float (*y)[AQ_TILE])
+static inline void tile_q4_k(const uint32_t lanes, const uint8_t *tile, uint32_t k,
+                             const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
 {
-    tile_k(false, tile, k, row, n, y);
+    tile_k(false, lanes, tile, k, row, n, y);
 }
+LANES_FN(tile_q4_k)
 
-static void tile_q5_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
-                      float (*y)[AQ_TILE])
+static inline void tile_q5_k(const uint32_t lanes, const uint8_t *tile, uint32_t k,
+                             const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
 {
-    tile_k(true, tile, k, row, n, y);
+    tile_k(true, lanes, tile, k, row, n, y);
 }
+LANES_FN(tile_q5_k)
 
-static void tile_q6_k(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
-                      float (*y)[AQ_TILE])
+static inline void tile_q6_k(const uint32_t lanes, const uint8_t *tile, uint32_t k,
+                             const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
 {
     block w, high;
     memset(y, 0, n * sizeof *y);
     for (uint32_t b = 0; b < k / 32; b++) {
         uint32_t j = b % 8, part = j % 4;
-        spread(tile + 144 + j / 4 * 512 + part % 2 * 256, 8, part / 2 * 4, 15, 0, w);
-        spread(tile + 1168 + j / 4 * 256, 8, 2 * part, 3, 0, high);
-        for (uint32_t r = 0; r < AQ_TILE; r++) {
+        spread(lanes, tile + 18 * lanes + j / 4 * 64 * lanes + part % 2 * 32 * lanes, 8,
+               part / 2 * 4, 15, 0, w);
+        spread(lanes, tile + 146 * lanes + j / 4 * 32 * lanes, 8, 2 * part, 3, 0, high);
+        for (uint32_t r = 0; r < lanes; r++) {
             float d = f16(tile + 2 * r);
-            const int8_t *scale = (const int8_t *)tile + 16 + 2 * j * AQ_TILE + r;
+            const int8_t *scale = (const int8_t *)tile + 2 * lanes + 2 * j * lanes + r;
             for (uint32_t c = 0; c < 32; c++)
                 w[r][c] = (int8_t)((w[r][c] | high[r][c] << 4) - 32);
             for (uint32_t i = 0; i < n; i++) {
                 const int8_t *q = row[i].q + 32 * b;
-                int32_t sum = scale[0] * dot16(w[r], q) + scale[AQ_TILE] * dot16(w[r] + 16, q + 16);
+                int32_t sum = scale[0] * dot16(w[r], q) + scale[lanes] * dot16(w[r] + 16, q + 16);
                 y[i][r] += (float)sum * (d * row[i].d[b]);
             }
         }
-        tile += j == 7 ? 210 * AQ_TILE : 0;
+        tile += j == 7 ? 210 * lanes : 0;
     }
 }
+LANES_FN(tile_q6_k)
+
+/* Types whose 4 bits stand for a value of a table: 32 columns share d. */
+static int32_t nibbles_dot(const uint32_t lanes, const uint8_t *quads, const int8_t *value,
+                           uint32_t r, const int8_t *q)
+{
+    int32_t sum = 0;
+    for (uint32_t c = 0; c < 16; c++) {
+        uint8_t b = quads[4 * lanes * (c / 4) + 4 * r + c % 4];
+        sum += value[b & 15] * q[c] + value[b >> 4] * q[c + 16];
+    }
+    return sum;
+}
+
+static const int8_t q4_0_value[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+
+static inline void tile_values(const uint32_t lanes, const int8_t *value, const uint8_t *tile,
+                               uint32_t k, const aq_row_in *row, uint32_t n,
+                               float (*y)[AQ_LANES_MAX])
+{
+    memset(y, 0, n * sizeof *y);
+    for (uint32_t b = 0; b < k / 32; b++, tile += 18 * lanes)
+        for (uint32_t r = 0; r < lanes; r++)
+            for (uint32_t i = 0; i < n; i++)
+                y[i][r] +=
+                    (float)nibbles_dot(lanes, tile + 2 * lanes, value, r, row[i].q + 32 * b) *
+                    (f16(tile + 2 * r) * row[i].d[b]);
+}
+
+static inline void tile_q4_0(const uint32_t lanes, const uint8_t *tile, uint32_t k,
+                             const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
+{
+    tile_values(lanes, q4_0_value, tile, k, row, n, y);
+}
+LANES_FN(tile_q4_0)
+
+static inline void tile_iq4_nl(const uint32_t lanes, const uint8_t *tile, uint32_t k,
+                               const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
+{
+    tile_values(lanes, aq_iq4_value, tile, k, row, n, y);
+}
+LANES_FN(tile_iq4_nl)
+
+static inline void tile_iq4_xs(const uint32_t lanes, const uint8_t *tile, uint32_t k,
+                               const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
+{
+    memset(y, 0, n * sizeof *y);
+    for (uint32_t b = 0; b < k / 32; b++) {
+        uint32_t j = b % 8;
+        for (uint32_t r = 0; r < lanes; r++) {
+            uint32_t high = aq_le16(tile + 2 * lanes + 2 * r),
+                     low = tile[4 * lanes + j / 2 * lanes + r] >> j % 2 * 4 & 15;
+            int32_t scale = (int32_t)(low | (high >> 2 * j & 3) << 4) - 32;
+            for (uint32_t i = 0; i < n; i++) {
+                int32_t sum = nibbles_dot(lanes, tile + 8 * lanes + 16 * j * lanes, aq_iq4_value, r,
+                                          row[i].q + 32 * b);
+                y[i][r] += (float)sum * (f16(tile + 2 * r) * (float)scale * row[i].d[b]);
+            }
+        }
+        tile += j == 7 ? 136 * lanes : 0;
+    }
+}
+LANES_FN(tile_iq4_xs)
+
+static const int8_t mxfp4_value[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+static inline void tile_mxfp4(const uint32_t lanes, const uint8_t *tile, uint32_t k,
+                              const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
+{
+    memset(y, 0, n * sizeof *y);
+    for (uint32_t b = 0; b < k / 32; b++, tile += 17 * lanes)
+        for (uint32_t r = 0; r < lanes; r++) {
+            uint32_t bits = tile[r] < 2 ? 0x200000u << tile[r] : (tile[r] - 1u) << 23;
+            float half;
+            memcpy(&half, &bits, 4);
+            for (uint32_t i = 0; i < n; i++)
+                y[i][r] +=
+                    (float)nibbles_dot(lanes, tile + lanes, mxfp4_value, r, row[i].q + 32 * b) *
+                    (half * row[i].d[b]);
+        }
+}
+LANES_FN(tile_mxfp4)
 
 /* The largest magnitude is found among the bit patterns, where infinity and NaN are larger than
  * every number: they end up in d and so in the result, instead of being rounded away. */
-static void quant(const float *x, uint32_t k, int8_t *q, float *d, float *s, int16_t *s16)
+static void quant(const float *x, uint32_t k, const aq_row_q *o)
 {
-    for (uint32_t b = 0; b < k / 32; b++, x += 32, q += 32, s16 += 2) {
+    for (uint32_t b = 0; b < k / 32; b++, x += 32) {
         uint32_t bits = 0;
         for (uint32_t c = 0; c < 32; c++) {
             uint32_t v;
@@ -204,13 +302,17 @@ static void quant(const float *x, uint32_t k, int8_t *q, float *d, float *s, int
         int32_t sum[2] = {0};
         for (uint32_t c = 0; c < 32; c++) {
             float v = rintf(x[c] * inv);
-            q[c] = (int8_t)(v > 127 ? 127 : v >= -127 ? v : -127);
-            sum[c / 16] += q[c];
+            int8_t q = (int8_t)(v > 127 ? 127 : v >= -127 ? v : -127);
+            o->q[32 * b + c] = q;
+            sum[c / 16] += q;
         }
-        d[b] = max / 127;
-        s[b] = d[b] * (float)(sum[0] + sum[1]);
-        s16[0] = (int16_t)(16 * sum[0]);
-        s16[1] = (int16_t)(16 * sum[1]);
+        o->d[b] = max / 127;
+        o->s[b] = o->d[b] * (float)(sum[0] + sum[1]);
+        for (uint32_t h = 0; h < 2; h++) {
+            o->s16[2 * b + h] = (int16_t)(16 * sum[h]);
+            o->n16[2 * b + h] = -32 * sum[h];
+        }
+        o->n32[b] = -128 * (sum[0] + sum[1]);
     }
 }
 
@@ -236,19 +338,24 @@ static void to_f16(const float *x, size_t n, uint16_t *y)
         y[i] = aq_f32_to_f16(x[i]);
 }
 
-static float kv_val(const void *p, bool half, size_t i)
+static void from_f16(const uint16_t *x, size_t n, float *y)
 {
-    return half ? aq_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+    for (size_t i = 0; i < n; i++)
+        y[i] = aq_f16_to_f32(x[i]);
 }
 
-static void scores(const float *q, const void *k, bool half, uint32_t n_tok, uint32_t d,
-                   float scale, float *s)
+static void scores(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
+                   float scale, float (*s)[AQ_ATTN_TOK], float *top)
 {
-    for (uint32_t t = 0; t < n_tok; t++) {
-        float sum = 0;
-        for (uint32_t i = 0; i < d; i++)
-            sum += q[i] * kv_val(k, half, (size_t)t * d + i);
-        s[t] = scale * sum;
+    for (uint32_t i = 0; i < m; i++) {
+        top[i] = -INFINITY;
+        for (uint32_t t = 0; t < n_tok; t++) {
+            float sum = 0;
+            for (uint32_t c = 0; c < d; c++)
+                sum += q[i][c] * k[(size_t)t * d + c];
+            s[i][t] = scale * sum;
+            top[i] = s[i][t] > top[i] ? s[i][t] : top[i];
+        }
     }
 }
 
@@ -260,31 +367,42 @@ static float exps(float *s, uint32_t n, float max)
     return sum;
 }
 
-static void mix(const float *p, const void *v, bool half, uint32_t n_tok, uint32_t d, float c,
-                float *o)
+static void mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
+                uint32_t d, const float *c, float *const *o)
 {
-    for (uint32_t i = 0; i < d; i++)
-        o[i] *= c;
-    for (uint32_t t = 0; t < n_tok; t++)
-        for (uint32_t i = 0; i < d; i++)
-            o[i] += p[t] * kv_val(v, half, (size_t)t * d + i);
+    for (uint32_t i = 0; i < m; i++) {
+        for (uint32_t j = 0; j < d; j++)
+            o[i][j] *= c[i];
+        for (uint32_t t = 0; t < n_tok; t++)
+            for (uint32_t j = 0; j < d; j++)
+                o[i][j] += p[i][t] * v[(size_t)t * d + j];
+    }
 }
 
-const aq_isa aq_isa_c = {
-    .name = "c",
-    .tile = {[AQ_L_F32] = tile_f32,
-             [AQ_L_F16] = tile_f16,
-             [AQ_L_BF16] = tile_bf16,
-             [AQ_L_Q8_0] = tile_q8_0,
-             [AQ_L_Q4_1] = tile_q4_1,
-             [AQ_L_Q4_K] = tile_q4_k,
-             [AQ_L_Q5_K] = tile_q5_k,
-             [AQ_L_Q6_K] = tile_q6_k},
-    .quant = quant,
-    .norm = norm,
-    .swiglu = swiglu,
-    .to_f16 = to_f16,
-    .scores = scores,
-    .exps = exps,
-    .mix = mix,
-};
+#define TABLE(n)                                  \
+    {                                             \
+        .name = "c",                              \
+        .lanes = n,                               \
+        .rows = 4,                                \
+        .tile = {[AQ_L_F32] = tile_f32_##n,       \
+                 [AQ_L_F16] = tile_f16_##n,       \
+                 [AQ_L_BF16] = tile_bf16_##n,     \
+                 [AQ_L_Q8_0] = tile_q8_0_##n,     \
+                 [AQ_L_Q4_0] = tile_q4_0_##n,     \
+                 [AQ_L_Q4_1] = tile_q4_1_##n,     \
+                 [AQ_L_Q4_K] = tile_q4_k_##n,     \
+                 [AQ_L_Q5_K] = tile_q5_k_##n,     \
+                 [AQ_L_Q6_K] = tile_q6_k_##n,     \
+                 [AQ_L_IQ4_NL] = tile_iq4_nl_##n, \
+                 [AQ_L_IQ4_XS] = tile_iq4_xs_##n, \
+                 [AQ_L_MXFP4] = tile_mxfp4_##n},  \
+        .quant = quant,                           \
+        .norm = norm,                             \
+        .swiglu = swiglu,                         \
+        .to_f16 = to_f16,                         \
+        .from_f16 = from_f16,                     \
+        .scores = scores,                         \
+        .exps = exps,                             \
+        .mix = mix,                               \
+    }
+const aq_isa aq_isa_c = TABLE(8), aq_isa_c16 = TABLE(16);

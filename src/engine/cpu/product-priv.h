@@ -15,6 +15,7 @@ typedef struct aq_acts {
     int8_t *q;
     float *d, *s;
     int16_t *s16;
+    int32_t *n16, *n32;
     aq_row_in *in; /* [n] */
     uint32_t n, wide;
 } aq_acts;
@@ -38,7 +39,9 @@ typedef struct aq_cpu {
     uint32_t *order, *order_row;     /* [cap × n_used] slots by expert, and their rows */
     uint32_t *first, *active; /* [n_exp + 1] of experts: start in order; [n_exp] those with rows */
     uint32_t n_exp;
-    float *tile_f32; /* [threads][wide][8] with f32_acts or AQ_L_STORED, else NULL */
+    float *panel;   /* [threads][wide][lanes] with f32_acts or AQ_L_STORED, else NULL */
+    float *entries; /* [threads][2][AQ_ATTN_TOK][wide_kv] of attention */
+    uint32_t wide_kv;
     aq_slab *slab;
 } aq_cpu;
 
@@ -53,6 +56,15 @@ static inline void aq_cpu_share(const aq_cpu *c, aq_pool_fn fn, void *ctx, uint3
     else
         for (uint32_t i = 0; i < n; i++)
             fn(ctx, i, 0);
+}
+
+/* Rows shorter than this meet their weights as f32: so few values average little of the rounding
+ * away, and there are few of them. */
+#define AQ_CPU_ROUND_MIN 128u
+/** Input rows of k values for this layout are rounded to 8 bits. */
+static inline bool aq_cpu_rounds(const aq_rt *rt, int layout, uint32_t k)
+{
+    return !aq_layout_is_float(layout) && !rt->f32_acts && k >= AQ_CPU_ROUND_MIN;
 }
 
 int aq_cpu_reserve(void *ctx, uint32_t max_rows, aq_err *) AQ_MUST;
@@ -74,9 +86,9 @@ static inline void aq_cpu_glu(const aq_isa *isa, int act, const float *gate, con
 }
 
 /** Bytes of one of the matrices of m as tiles. */
-static inline size_t aq_mat_tiles_bytes(const aq_mat *m)
+static inline size_t aq_mat_tiles_bytes(const aq_mat *m, uint32_t lanes)
 {
-    return (m->rows + AQ_TILE - 1) / AQ_TILE * aq_tile_bytes(aq_layout_of(m->type->id), m->cols);
+    return (m->rows + lanes - 1) / lanes * aq_tile_bytes(aq_layout_of(m->type->id), lanes, m->cols);
 }
 
 #endif

@@ -14,14 +14,17 @@
 int aq_acts_new(uint32_t n, uint32_t wide, aq_acts *ret, aq_err *err)
 {
     wide = (wide + 63) / 64 * 64;
+    wide += wide % 1024 ? 0 : 64; /* rows a power of two apart would share few sets of the caches */
     size_t all = (size_t)n * wide;
     aq_acts a = {.n = n, .wide = wide};
     a.q = aligned_alloc(64, all + 64);
     a.d = malloc(all / 32 * sizeof *a.d);
     a.s = malloc(all / 32 * sizeof *a.s);
     a.s16 = malloc(all / 16 * sizeof *a.s16);
+    a.n16 = malloc(all / 16 * sizeof *a.n16);
+    a.n32 = malloc(all / 32 * sizeof *a.n32);
     a.in = malloc(n * sizeof *a.in);
-    if (!a.q || !a.d || !a.s || !a.s16 || !a.in) {
+    if (!a.q || !a.d || !a.s || !a.s16 || !a.n16 || !a.n32 || !a.in) {
         aq_acts_clear(&a);
         return aq_fail(err, AQ_E_NOMEM, "scratch for %u rows of %u values: out of memory", n, wide);
     }
@@ -35,6 +38,8 @@ void aq_acts_clear(aq_acts *a)
     free(a->d);
     free(a->s);
     free(a->s16);
+    free(a->n16);
+    free(a->n32);
     free(a->in);
     *a = (aq_acts){0};
 }
@@ -64,12 +69,15 @@ static void prep_low(const prep_job *j, const float *x, const aq_row_in *hi, uin
 {
     aq_acts *a = j->a;
     size_t at = (size_t)i * a->wide;
-    a->in[i] = (aq_row_in){NULL, a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16};
-    for (uint32_t b = 0; b < j->k / 32; b++, at += 32) {
+    aq_row_q o = {a->q + at,        a->d + at / 32,   a->s + at / 32,
+                  a->s16 + at / 16, a->n16 + at / 16, a->n32 + at / 32};
+    a->in[i] = (aq_row_in){NULL, o.q, o.d, o.s, o.s16, o.n16, o.n32};
+    for (uint32_t b = 0; b < j->k / 32; b++) {
         float left[32];
         for (uint32_t c = 0; c < 32; c++)
             left[c] = x[32 * b + c] - hi->d[b] * hi->q[32 * b + c];
-        j->c->isa->quant(left, 32, a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16);
+        j->c->isa->quant(left, 32, &o);
+        o = (aq_row_q){o.q + 32, o.d + 1, o.s + 1, o.s16 + 2, o.n16 + 2, o.n32 + 1};
     }
 }
 
@@ -86,9 +94,11 @@ static void prep_row(void *ctx, uint32_t i, uint32_t worker)
         aq_cpu_glu(j->c->isa, j->ex->act, gate, up, j->k, gate);
     }
     size_t at = (size_t)i * a->wide;
-    a->in[i] = (aq_row_in){x, a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16};
+    const aq_row_q o = {a->q + at,        a->d + at / 32,   a->s + at / 32,
+                        a->s16 + at / 16, a->n16 + at / 16, a->n32 + at / 32};
+    a->in[i] = (aq_row_in){x, o.q, o.d, o.s, o.s16, o.n16, o.n32};
     if (j->quant)
-        j->c->isa->quant(x, j->k, a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16);
+        j->c->isa->quant(x, j->k, &o);
     if (j->quant && j->low)
         prep_low(j, x, &a->in[i], j->low + i);
 }
@@ -107,7 +117,7 @@ typedef struct product {
     int layout;
     const uint8_t *tile;
     size_t tile_bytes;
-    uint32_t k, rows, n_tile, n;
+    uint32_t lanes, k, rows, n_tile, n;
     const aq_row_in *in;
     const aq_row_in *low; /* what rounding left of the rows, or NULL: added to their results */
     const uint32_t *in_at, *out_at;
@@ -116,26 +126,28 @@ typedef struct product {
     size_t stride;
 } product;
 
-static product product_of(const aq_mat *m, uint32_t mat)
+static product product_of(const aq_cpu *c, const aq_mat *m, uint32_t mat)
 {
     int l = aq_layout_of(m->type->id);
+    uint32_t lanes = c->isa->lanes;
     return (product){.layout = l,
-                     .tile = (const uint8_t *)m->data + mat * aq_mat_tiles_bytes(m),
-                     .tile_bytes = aq_tile_bytes(l, m->cols),
+                     .tile = (const uint8_t *)m->data + mat * aq_mat_tiles_bytes(m, lanes),
+                     .tile_bytes = aq_tile_bytes(l, lanes, m->cols),
+                     .lanes = lanes,
                      .k = m->cols,
                      .rows = m->rows,
-                     .n_tile = (m->rows + AQ_TILE - 1) / AQ_TILE};
+                     .n_tile = (m->rows + lanes - 1) / lanes};
 }
 
 /* Each row and what rounding left of it, side by side. */
-static void tile_rows_low(aq_tile_fn fn, const product *p, const uint8_t *tile, uint32_t t,
-                          uint32_t r0, uint32_t r1)
+static void tile_rows_low(const aq_isa *isa, aq_tile_fn fn, const product *p, const uint8_t *tile,
+                          uint32_t t, uint32_t r0, uint32_t r1)
 {
-    uint32_t n_out = AQ_MIN(p->rows - t * AQ_TILE, AQ_TILE);
-    for (uint32_t r = r0; r < r1; r += AQ_TILE_ROWS / 2) {
+    uint32_t n_out = AQ_MIN(p->rows - t * p->lanes, p->lanes), step = isa->rows / 2;
+    for (uint32_t r = r0; r < r1; r += step) {
         aq_row_in in[AQ_TILE_ROWS];
-        float y[AQ_TILE_ROWS][AQ_TILE];
-        uint32_t n = AQ_MIN(r1 - r, AQ_TILE_ROWS / 2);
+        float y[AQ_TILE_ROWS][AQ_LANES_MAX];
+        uint32_t n = AQ_MIN(r1 - r, step);
         for (uint32_t i = 0; i < n; i++) {
             in[2 * i] = p->in[r + i];
             in[2 * i + 1] = p->low[r + i];
@@ -143,51 +155,63 @@ static void tile_rows_low(aq_tile_fn fn, const product *p, const uint8_t *tile, 
         fn(tile, p->k, in, 2 * n, y);
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t j = 0; j < n_out; j++)
-                p->y[(r + i) * p->stride + t * AQ_TILE + j] = y[2 * i][j] + y[2 * i + 1][j];
+                p->y[(r + i) * p->stride + t * p->lanes + j] = y[2 * i][j] + y[2 * i + 1][j];
     }
 }
 
-static void tile_rows(aq_tile_fn fn, const product *p, const uint8_t *tile, uint32_t t, uint32_t r0,
-                      uint32_t r1)
+static void tile_rows(const aq_isa *isa, aq_tile_fn fn, const product *p, const uint8_t *tile,
+                      uint32_t t, uint32_t r0, uint32_t r1)
 {
-    uint32_t n_out = AQ_MIN(p->rows - t * AQ_TILE, AQ_TILE);
+    uint32_t n_out = AQ_MIN(p->rows - t * p->lanes, p->lanes);
     if (p->low) {
-        tile_rows_low(fn, p, tile, t, r0, r1);
+        tile_rows_low(isa, fn, p, tile, t, r0, r1);
         return;
     }
-    for (uint32_t r = r0; r < r1; r += AQ_TILE_ROWS) {
+    for (uint32_t r = r0; r < r1; r += isa->rows) {
         aq_row_in in[AQ_TILE_ROWS];
-        float y[AQ_TILE_ROWS][AQ_TILE];
-        uint32_t n = AQ_MIN(r1 - r, AQ_TILE_ROWS);
+        float y[AQ_TILE_ROWS][AQ_LANES_MAX];
+        uint32_t n = AQ_MIN(r1 - r, isa->rows);
         for (uint32_t i = 0; i < n; i++)
             in[i] = p->in[p->in_at ? p->in_at[r + i] : r + i];
         fn(tile, p->k, in, n, y);
         for (uint32_t i = 0; i < n; i++) {
             size_t at = p->out_at ? p->out_at[r + i] : r + i;
-            float *out = p->y + at * p->stride + t * AQ_TILE;
+            float *out = p->y + at * p->stride + t * p->lanes;
             if (p->w)
-                for (uint32_t j = 0; j < AQ_TILE; j++)
+                for (uint32_t j = 0; j < n_out; j++)
                     y[i][j] *= p->w[at];
             memcpy(out, y[i], n_out * sizeof(float));
         }
     }
 }
 
+/* A tile in another form: as F32, exactly, or rounded to Q8_0. */
+static const uint8_t *make_panel(const product *p, const uint8_t *tile, bool exact, float *panel)
+{
+    for (uint32_t i = 0; i < p->lanes; i++)
+        if (exact)
+            aq_tile_get(p->layout, p->lanes, p->k, i, tile, panel + i, p->lanes);
+        else
+            aq_tile_to_q8_0(p->layout, p->lanes, p->k, i, tile, (uint8_t *)panel);
+    return (const uint8_t *)panel;
+}
+
 static void run_tiles(const aq_cpu *c, uint32_t worker, const product *p, uint32_t t0, uint32_t t1)
 {
-    bool exact = p->layout >= AQ_L_STORED || (c->rt->f32_acts && !aq_layout_is_float(p->layout));
-    aq_tile_fn fn = c->isa->tile[exact ? AQ_L_F32 : p->layout];
+    bool exact = !aq_layout_is_float(p->layout) && !aq_cpu_rounds(c->rt, p->layout, p->k),
+         rounded = !exact && p->layout >= AQ_L_STORED;
+    aq_tile_fn fn = c->isa->tile[exact ? AQ_L_F32 : rounded ? AQ_L_Q8_0 : p->layout];
+    if (exact || rounded) { /* a tile is converted once for all rows */
+        float *panel = c->panel + (size_t)worker * c->wide * c->isa->lanes;
+        for (uint32_t t = t0; t < t1; t++)
+            tile_rows(c->isa, fn, p, make_panel(p, p->tile + t * p->tile_bytes, exact, panel), t, 0,
+                      p->n);
+        return;
+    }
     for (uint32_t r0 = 0; r0 < p->n; r0 += GROUP_ROWS)
-        for (uint32_t t = t0; t < t1; t++) {
-            const uint8_t *tile = p->tile + t * p->tile_bytes;
-            if (exact) {
-                float *w = c->tile_f32 + (size_t)worker * c->wide * AQ_TILE;
-                for (uint32_t i = 0; i < AQ_TILE; i++)
-                    aq_tile_get(p->layout, p->k, i, tile, w + i, AQ_TILE);
-                tile = (const uint8_t *)w;
-            }
-            tile_rows(fn, p, tile, t, r0, AQ_MIN(r0 + GROUP_ROWS, p->n));
-        }
+        for (uint32_t t = t0; t < t1; t++)
+            tile_rows(c->isa, fn, p, p->tile + t * p->tile_bytes, t, r0,
+                      AQ_MIN(r0 + GROUP_ROWS, p->n));
 }
 
 static uint32_t piece_tiles(const aq_cpu *c, uint32_t n_tile)
@@ -223,8 +247,8 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
     uint32_t k = n_mul ? mul[0].m->cols : 0, all = 0;
     bool quant = false, fine = false;
     for (uint32_t i = 0; i < n_mul; i++) {
-        j.p[i] = product_of(mul[i].m, mul[i].mat);
-        quant = quant || (!aq_layout_is_float(j.p[i].layout) && !c->rt->f32_acts);
+        j.p[i] = product_of(c, mul[i].m, mul[i].mat);
+        quant = quant || aq_cpu_rounds(c->rt, j.p[i].layout, k);
         fine = fine || mul[i].m->fine;
         all += j.p[i].n_tile;
     }
@@ -251,7 +275,7 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
             j.p[i].stride = mul[i].m->rows;
         }
         aq_cpu_share(c, mul_piece, &j, j.first[n_mul],
-                     (uint64_t)all * AQ_TILE * k * rows * (fine ? 2 : 1));
+                     (uint64_t)all * c->isa->lanes * k * rows * (fine ? 2 : 1));
     }
 }
 
@@ -272,7 +296,7 @@ static void exp_piece(void *ctx, uint32_t piece, uint32_t worker)
     uint32_t e = c->active[piece / (j->pieces * j->n_mat)], m = piece / j->pieces % j->n_mat;
     uint32_t t0 = piece % j->pieces * j->tiles, r0 = c->first[e];
     product p = j->p[m];
-    p.tile += e * aq_mat_tiles_bytes(j->mat[m]);
+    p.tile += e * aq_mat_tiles_bytes(j->mat[m], p.lanes);
     p.n = c->first[e + 1] - r0;
     if (p.in_at) { /* gate, up: rows of the window to places in order */
         p.in_at += r0;
@@ -290,7 +314,7 @@ static void run_experts(const aq_cpu *c, exp_job *j, uint32_t n_active, uint32_t
     j->tiles = piece_tiles(c, n_tile * n_active * j->n_mat);
     j->pieces = (n_tile + j->tiles - 1) / j->tiles;
     aq_cpu_share(c, exp_piece, j, n_active * j->n_mat * j->pieces,
-                 (uint64_t)n_tile * AQ_TILE * j->p[0].k * j->n_mat * n_slot);
+                 (uint64_t)n_tile * c->isa->lanes * j->p[0].k * j->n_mat * n_slot);
 }
 
 /* Slots [s0, s0 + n) by expert into order; returns the number of experts that have some. */
@@ -334,10 +358,9 @@ void aq_cpu_experts(void *ctx, const aq_experts *ex, const aq_expert_job *job)
     aq_cpu *c = ctx;
     const aq_mat *gate = ex->gate, *up = ex->up, *down = ex->down;
     uint32_t k = job->k, embd = gate->cols, ff = gate->rows;
-    bool round = !c->rt->f32_acts;
     exp_job in = {
-        .c = c, .mat = {gate, up}, .p = {product_of(gate, 0), product_of(up, 0)}, .n_mat = 2};
-    exp_job out = {.c = c, .mat = {down}, .p = {product_of(down, 0)}, .n_mat = 1};
+        .c = c, .mat = {gate, up}, .p = {product_of(c, gate, 0), product_of(c, up, 0)}, .n_mat = 2};
+    exp_job out = {.c = c, .mat = {down}, .p = {product_of(c, down, 0)}, .n_mat = 1};
     for (uint32_t r0 = 0; r0 < job->n_rows; r0 += c->cap) {
         uint32_t rows = AQ_MIN(job->n_rows - r0, c->cap);
         uint32_t n_active = sort_slots(c, gate, job->expert + (size_t)r0 * k, rows * k, k);
@@ -348,8 +371,8 @@ void aq_cpu_experts(void *ctx, const aq_experts *ex, const aq_expert_job *job)
                          .x = job->x + (size_t)r0 * embd,
                          .stride = embd,
                          .k = embd,
-                         .quant = round && !(aq_layout_is_float(in.p[0].layout) &&
-                                             aq_layout_is_float(in.p[1].layout))};
+                         .quant = aq_cpu_rounds(c->rt, in.p[0].layout, embd) ||
+                                  aq_cpu_rounds(c->rt, in.p[1].layout, embd)};
         if (!n_slot)
             continue;
         prepare(&prep, rows);
@@ -370,7 +393,7 @@ void aq_cpu_experts(void *ctx, const aq_experts *ex, const aq_expert_job *job)
                         .order = c->order,
                         .stride = ff,
                         .k = ff,
-                        .quant = round && !aq_layout_is_float(out.p[0].layout)};
+                        .quant = aq_cpu_rounds(c->rt, out.p[0].layout, ff)};
         prepare(&mid, n_slot);
         out.p[0].in = c->acts_exp.in;
         out.p[0].out_at = c->order;

@@ -73,7 +73,8 @@ typedef struct aq_roster {
 
 typedef struct aq_trust aq_trust;
 /** Open the state of folder dir (made 0700 when missing); key and certificate are made at first
- * use. store NULL: 0600 files of that folder. Errors: IO; AUTH (a secret file that others may read,
+ * use, once, whoever else opens it at that time. name: of a PC that was given none (aq_trust_set_name, which is kept).
+ * store NULL: 0600 files of that folder. Errors: IO; AUTH (a secret file that others may read,
  * a key that is lost); FORMAT (damaged, or of a later version). */
 int aq_trust_open(const char *dir, const char *name, const aq_secret_store *store, aq_trust **ret,
                   aq_err *) AQ_MUST;
@@ -358,7 +359,7 @@ int aq_look(const aq_trust *, const char *version, bool (*is_it)(void *user, con
 
 /** aq_split_open with a member: where it was last when it answers there, else where mDNS finds it (by presence,
  * or NULL: looked for now). cfg's to, addr and n_addr are not looked at. The address that answered is kept
- * when this process has or gets the lock. INVAL: nobody knows where it is. */
+ * when this process has or gets the lock. GONE, too, when nobody knows where it is. */
 int aq_split_open_member(const aq_split_cfg *, const aq_member *, const aq_presence *,
                          const char *version, aq_split **ret, aq_err *) AQ_MUST;
 
@@ -424,6 +425,7 @@ void aq_seat_pair_end(aq_seat *);                /* forget it; ends it when it i
 int aq_seat_set_perms(aq_seat *, const aq_id *, uint32_t perms, aq_err *) AQ_MUST;
 int aq_seat_remove(aq_seat *, const aq_id *, aq_err *) AQ_MUST;
 int aq_seat_leave(aq_seat *, aq_err *) AQ_MUST;
+int aq_seat_set_name(aq_seat *, const char *name, aq_err *) AQ_MUST; /* as aq_trust_set_name */
 void aq_seat_ask(aq_seat *); /* how the PCs are: now. Any thread; returns at once */
 /** aq_split_open_member by this pool's presence; rt, trust and app are the pool's. */
 int aq_seat_split(aq_seat *, const aq_id *, const aq_split_cfg *, aq_split **ret, aq_err *) AQ_MUST;
@@ -455,6 +457,15 @@ typedef struct aq_mode {
 int aq_mode_load(const char *dir, aq_mode *ret, aq_err *) AQ_MUST;
 /** Makes the folder (0700) when it is missing. INVAL: a path that is not UTF-8 or too long. */
 int aq_mode_save(const char *dir, const aq_mode *, aq_err *) AQ_MUST;
+
+/** What a split at `cut` takes of this PC and of the other one, bytes of weights and state (weights of embedding and head
+ * are here). cfg: as of the split; 0 < cut < n_layer. */
+void aq_split_need(const aq_model_info *, const aq_engine_cfg *, uint32_t cut,
+                   uint64_t *ret_here_bytes, uint64_t *ret_there_bytes);
+/** The cut that a split takes by itself when this PC and the other one, called pc, have so much memory. Errors:
+ * UNSUPPORTED (it can be parted nowhere), NOMEM with both numbers. */
+int aq_split_choose(const aq_model_info *, const aq_engine_cfg *, uint64_t here_bytes,
+                    uint64_t there_bytes, const char *pc, uint32_t *ret_cut, aq_err *) AQ_MUST;
 
 /** Two identities in a pool of their own, in dir/here and dir/there: for checking a split over
  * loopback with one PC. dir must exist; nothing of it leaves this PC. */

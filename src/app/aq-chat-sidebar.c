@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All chats by date, and the search in all of them. Only the newest PAGE chats have a row until more are asked for, so that a window with
+ * hundreds of them opens at once. */
+#include "aq-chat-sidebar.h"
+
+#include <glib/gi18n.h>
+
+#include "aq-chat-row.h"
+
+#define PAGE 100
+#define FOUND_MAX 100
+
+struct _AqChatSidebar {
+    AdwBin parent;
+    GtkWidget *list, *found, *stack, *search_bar, *search, *more;
+    AqChats *chats;
+    GtkSliceListModel *slice;
+    AqChat *selected;
+    gboolean moving;
+};
+
+G_DEFINE_FINAL_TYPE(AqChatSidebar, aq_chat_sidebar, ADW_TYPE_BIN)
+
+static guint signal_selected, signal_activated, signal_delete;
+
+/* ---- by date -------------------------------------------------------------------------------- */
+
+static int days_ago(gint64 us)
+{
+    g_autoptr(GDateTime) now = g_date_time_new_now_local();
+    g_autoptr(GDateTime) then = g_date_time_new_from_unix_local(us / G_USEC_PER_SEC);
+    GDate a, b;
+    if (!then)
+        return 0;
+    g_date_clear(&a, 1);
+    g_date_clear(&b, 1);
+    g_date_set_dmy(&a, (GDateDay)g_date_time_get_day_of_month(then),
+                   (GDateMonth)g_date_time_get_month(then), (GDateYear)g_date_time_get_year(then));
+    g_date_set_dmy(&b, (GDateDay)g_date_time_get_day_of_month(now),
+                   (GDateMonth)g_date_time_get_month(now), (GDateYear)g_date_time_get_year(now));
+    return g_date_days_between(&a, &b);
+}
+
+static const char *section_of(GtkListBoxRow *row)
+{
+    int days = days_ago(aq_chat_get_changed_us(aq_chat_row_get_chat(AQ_CHAT_ROW(row))));
+    return days <= 0   ? _("Today")
+           : days == 1 ? _("Yesterday")
+           : days <= 7 ? _("Last Seven Days")
+           : days < 31 ? _("Last Month")
+                       : _("Older");
+}
+
+static void update_header(GtkListBoxRow *row, GtkListBoxRow *before, gpointer user)
+{
+    const char *section = section_of(row);
+    if (before && g_str_equal(section, section_of(before))) {
+        gtk_list_box_row_set_header(row, NULL);
+        return;
+    }
+    GtkWidget *header = gtk_list_box_row_get_header(row);
+    if (!header) {
+        header = gtk_label_new(NULL);
+        gtk_label_set_xalign(GTK_LABEL(header), 0);
+        gtk_widget_add_css_class(header, "caption-heading");
+        gtk_widget_add_css_class(header, "dimmed");
+        gtk_widget_add_css_class(header, "section-header");
+        gtk_list_box_row_set_header(row, header);
+    }
+    gtk_label_set_text(GTK_LABEL(header), section);
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static void on_delete(AqChatSidebar *self, AqChatRow *row)
+{
+    g_autoptr(AqChat) chat = g_object_ref(aq_chat_row_get_chat(row));
+    g_signal_emit(self, signal_delete, 0, chat);
+}
+
+static GtkWidget *create_row(gpointer item, gpointer user)
+{
+    AqChatRow *row = aq_chat_row_new(item);
+    g_signal_connect_object(row, "delete", G_CALLBACK(on_delete), user, G_CONNECT_SWAPPED);
+    return GTK_WIDGET(row);
+}
+
+static void update_more(AqChatSidebar *self)
+{
+    gtk_widget_set_visible(self->more, g_list_model_get_n_items(aq_chats_get_list(self->chats)) >
+                                           gtk_slice_list_model_get_size(self->slice));
+}
+
+static void on_more(AqChatSidebar *self)
+{
+    gtk_slice_list_model_set_size(self->slice, gtk_slice_list_model_get_size(self->slice) + PAGE);
+    update_more(self);
+}
+
+static void on_row_selected(AqChatSidebar *self, GtkListBoxRow *row)
+{
+    if (!row || aq_chat_row_get_chat(AQ_CHAT_ROW(row)) == self->selected)
+        return;
+    g_set_object(&self->selected, aq_chat_row_get_chat(AQ_CHAT_ROW(row)));
+    g_signal_emit(self, signal_selected, 0, self->selected);
+}
+
+static void on_row_activated(AqChatSidebar *self, GtkListBoxRow *row)
+{
+    g_signal_emit(self, signal_activated, 0, aq_chat_row_get_chat(AQ_CHAT_ROW(row)), (gint64)0);
+}
+
+AqChat *aq_chat_sidebar_get_selected(AqChatSidebar *self)
+{
+    return self->selected;
+}
+
+/* The row of the chat that is shown, if it has one. */
+static void select_row(AqChatSidebar *self)
+{
+    guint n = g_list_model_get_n_items(G_LIST_MODEL(self->slice));
+    for (guint i = 0; i < n; i++) {
+        g_autoptr(AqChat) chat = g_list_model_get_item(G_LIST_MODEL(self->slice), i);
+        if (chat != self->selected)
+            continue;
+        GtkListBox *list = GTK_LIST_BOX(self->list);
+        gtk_list_box_select_row(list, gtk_list_box_get_row_at_index(list, (int)i));
+        return;
+    }
+    gtk_list_box_unselect_all(GTK_LIST_BOX(self->list));
+}
+
+void aq_chat_sidebar_select(AqChatSidebar *self, AqChat *chat)
+{
+    g_return_if_fail(AQ_IS_CHAT_SIDEBAR(self));
+    gboolean another = g_set_object(&self->selected, chat);
+    select_row(self);
+    if (another)
+        g_signal_emit(self, signal_selected, 0, chat);
+}
+
+static void on_moved(AqChatSidebar *self, AqChat *chat)
+{
+    if (chat == self->selected)
+        select_row(self);
+}
+
+/* ---- search --------------------------------------------------------------------------------- */
+
+static GtkWidget *found_row(AqChatSidebar *self, const AqStoreHit *hit)
+{
+    AqChat *chat = aq_chats_find(self->chats, hit->chat);
+    if (!chat)
+        return NULL;
+    GtkWidget *row = gtk_list_box_row_new(), *box = gtk_box_new(GTK_ORIENTATION_VERTICAL, 2);
+    GtkWidget *title = gtk_label_new(aq_chat_get_title(chat));
+    gtk_label_set_xalign(GTK_LABEL(title), 0);
+    gtk_label_set_ellipsize(GTK_LABEL(title), PANGO_ELLIPSIZE_END);
+    gtk_box_append(GTK_BOX(box), title);
+    if (hit->message) {
+        GtkWidget *text = gtk_label_new(hit->snippet);
+        gtk_label_set_xalign(GTK_LABEL(text), 0);
+        gtk_label_set_wrap(GTK_LABEL(text), TRUE);
+        gtk_label_set_lines(GTK_LABEL(text), 3);
+        gtk_label_set_ellipsize(GTK_LABEL(text), PANGO_ELLIPSIZE_END);
+        gtk_widget_add_css_class(text, "caption");
+        gtk_widget_add_css_class(text, "dimmed");
+        gtk_box_append(GTK_BOX(box), text);
+    }
+    gtk_list_box_row_set_child(GTK_LIST_BOX_ROW(row), box);
+    gtk_accessible_update_property(GTK_ACCESSIBLE(row), GTK_ACCESSIBLE_PROPERTY_LABEL,
+                                   aq_chat_get_title(chat), -1);
+    g_object_set_data_full(G_OBJECT(row), "chat", g_object_ref(chat), g_object_unref);
+    g_object_set_data_full(G_OBJECT(row), "message", g_memdup2(&hit->message, sizeof hit->message),
+                           g_free);
+    return row;
+}
+
+static void search_read(GPtrArray *hits, GObject *user)
+{
+    AqChatSidebar *self = AQ_CHAT_SIDEBAR(user);
+    g_autoptr(GPtrArray) list = hits;
+    if (!self->chats || !*gtk_editable_get_text(GTK_EDITABLE(self->search)))
+        return;
+    gtk_list_box_remove_all(GTK_LIST_BOX(self->found));
+    guint n = 0;
+    for (guint i = 0; list && i < list->len; i++) {
+        GtkWidget *row = found_row(self, list->pdata[i]);
+        if (!row)
+            continue;
+        gtk_list_box_append(GTK_LIST_BOX(self->found), row);
+        n++;
+    }
+    gtk_stack_set_visible_child_name(GTK_STACK(self->stack), n ? "found" : "none");
+    g_autofree char *said =
+        n ? g_strdup_printf(ngettext("%u place was found", "%u places were found", n), n)
+          : g_strdup(_("Nothing was found"));
+    gtk_accessible_announce(GTK_ACCESSIBLE(self), said,
+                            GTK_ACCESSIBLE_ANNOUNCEMENT_PRIORITY_MEDIUM);
+}
+
+static void on_search(AqChatSidebar *self)
+{
+    g_autofree char *text = g_strstrip(g_strdup(gtk_editable_get_text(GTK_EDITABLE(self->search))));
+    if (*text)
+        aq_chat_store_search(aq_chats_get_store(self->chats), text, FOUND_MAX, search_read,
+                             G_OBJECT(self));
+    else
+        gtk_stack_set_visible_child_name(GTK_STACK(self->stack), "chats");
+}
+
+static void on_found_activated(AqChatSidebar *self, GtkListBoxRow *row)
+{
+    AqChat *chat = g_object_get_data(G_OBJECT(row), "chat");
+    const gint64 *message = g_object_get_data(G_OBJECT(row), "message");
+    if (aq_chats_find(self->chats, aq_chat_get_id(chat)))
+        g_signal_emit(self, signal_activated, 0, chat, *message);
+}
+
+static void on_search_mode(AqChatSidebar *self)
+{
+    if (gtk_search_bar_get_search_mode(GTK_SEARCH_BAR(self->search_bar)))
+        gtk_widget_grab_focus(self->search);
+    else
+        gtk_editable_set_text(GTK_EDITABLE(self->search), "");
+}
+
+/* Enter goes to the first of what was found. */
+static void on_search_enter(AqChatSidebar *self)
+{
+    GtkListBoxRow *row = gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->found), 0);
+    const char *shown = gtk_stack_get_visible_child_name(GTK_STACK(self->stack));
+    if (row && g_str_equal(shown, "found"))
+        on_found_activated(self, row);
+}
+
+void aq_chat_sidebar_search(AqChatSidebar *self)
+{
+    gtk_search_bar_set_search_mode(GTK_SEARCH_BAR(self->search_bar), TRUE);
+    gtk_widget_grab_focus(self->search);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+void aq_chat_sidebar_set_chats(AqChatSidebar *self, AqChats *chats)
+{
+    g_return_if_fail(AQ_IS_CHAT_SIDEBAR(self) && !self->chats);
+    GListModel *list = aq_chats_get_list(chats);
+    self->chats = g_object_ref(chats);
+    self->slice = gtk_slice_list_model_new(g_object_ref(list), 0, PAGE);
+    gtk_list_box_bind_model(GTK_LIST_BOX(self->list), G_LIST_MODEL(self->slice), create_row, self,
+                            NULL);
+    g_signal_connect_object(list, "items-changed", G_CALLBACK(update_more), self,
+                            G_CONNECT_SWAPPED);
+    g_signal_connect_object(chats, "moved", G_CALLBACK(on_moved), self, G_CONNECT_SWAPPED);
+    update_more(self);
+}
+
+static void aq_chat_sidebar_dispose(GObject *object)
+{
+    AqChatSidebar *self = AQ_CHAT_SIDEBAR(object);
+    gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_CHAT_SIDEBAR);
+    g_clear_object(&self->slice);
+    g_clear_object(&self->selected);
+    g_clear_object(&self->chats);
+    G_OBJECT_CLASS(aq_chat_sidebar_parent_class)->dispose(object);
+}
+
+static void aq_chat_sidebar_class_init(AqChatSidebarClass *klass)
+{
+    GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
+    GType type = G_TYPE_FROM_CLASS(klass);
+    G_OBJECT_CLASS(klass)->dispose = aq_chat_sidebar_dispose;
+    signal_selected = g_signal_new("selected", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                                   G_TYPE_NONE, 1, AQ_TYPE_CHAT);
+    signal_activated = g_signal_new("activated", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                                    G_TYPE_NONE, 2, AQ_TYPE_CHAT, G_TYPE_INT64);
+    signal_delete = g_signal_new("delete", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                                 G_TYPE_NONE, 1, AQ_TYPE_CHAT);
+    gtk_widget_class_set_template_from_resource(
+        widget_class, "/io/github/aquiferpool/Aquifer/aq-chat-sidebar.ui");
+    gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, list);
+    gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, found);
+    gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, stack);
+    gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, search_bar);
+    gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, search);
+    gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, more);
+    gtk_widget_class_bind_template_callback(widget_class, on_row_selected);
+    gtk_widget_class_bind_template_callback(widget_class, on_row_activated);
+    gtk_widget_class_bind_template_callback(widget_class, on_found_activated);
+    gtk_widget_class_bind_template_callback(widget_class, on_more);
+    gtk_widget_class_bind_template_callback(widget_class, on_search);
+    gtk_widget_class_bind_template_callback(widget_class, on_search_mode);
+    gtk_widget_class_bind_template_callback(widget_class, on_search_enter);
+}
+
+static void aq_chat_sidebar_init(AqChatSidebar *self)
+{
+    gtk_widget_init_template(GTK_WIDGET(self));
+    gtk_search_bar_connect_entry(GTK_SEARCH_BAR(self->search_bar), GTK_EDITABLE(self->search));
+    gtk_list_box_set_header_func(GTK_LIST_BOX(self->list), update_header, NULL, NULL);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small menu of actions. Main thread. */
+#pragma once
+
+#include <gtk/gtk.h>
+
+G_BEGIN_DECLS
+
+typedef struct {
+    const char *label;  /* marked by N_(), with a mnemonic */
+    const char *action; /* of the widget that the menu belongs to, or of one around it */
+} AqMenuItem;
+
+/** Give the button a menu, made when it is opened first. items: static. A popover of plain buttons: the items of GTK's own menus have no
+ * names for assistive technology (GTK 4.18). */
+void aq_menu_set(GtkMenuButton *button, const AqMenuItem *items, gsize n);
+
+G_END_DECLS

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tile kernels of quantised weights by VNNI (unsigned weights × signed inputs, four products summed
+ * into 32 bits at once), for vectors of AQ_V = 16 or 8 lanes. Included by one file per instruction
+ * set, which is compiled with that set's flags. Sums of integers are exact; weights that are signed
+ * are shifted up by 128 (32 for Q6_K), and each sum starts at minus that times the sum of the
+ * inputs (n32, n16). Per block of columns and input row there is one float step:
+ * acc += (sum × weight scale) × input scale. */
+#include <immintrin.h>
+
+#include "quant-priv.h"
+
+#if defined(__clang__)
+#define EACH(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
+#else
+#define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+#if AQ_V == 16
+#define ROWS_MAX 8
+typedef __m512i vi;
+typedef __m512 vf;
+#define V_LOAD(p) _mm512_loadu_si512(p)
+#define V_STORE_PS(p, v) _mm512_storeu_ps(p, v)
+#define V_SET8(x) _mm512_set1_epi8(x)
+#define V_SET32(x) _mm512_set1_epi32(x)
+#define V_SET_PS(x) _mm512_set1_ps(x)
+#define V_ZERO_PS() _mm512_setzero_ps()
+#define V_AND(a, b) _mm512_and_si512(a, b)
+#define V_OR(a, b) _mm512_or_si512(a, b)
+#define V_XOR(a, b) _mm512_xor_si512(a, b)
+#define V_OR_AND(a, b, m) _mm512_ternarylogic_epi32(a, b, m, 0xf8) /* a | (b & m) */
+#define V_SRL(a, n) _mm512_srlv_epi32(a, V_SET32(n))
+#define V_SLL(a, n) _mm512_sllv_epi32(a, V_SET32(n))
+#define V_SUB32(a, b) _mm512_sub_epi32(a, b)
+#define V_SHUFFLE8(t, i) _mm512_shuffle_epi8(t, i)
+#define V_DOT(sum, w, q) _mm512_dpbusd_epi32(sum, w, q)
+#define V_CVT_PS(a) _mm512_cvtepi32_ps(a)
+#define V_MUL_PS(a, b) _mm512_mul_ps(a, b)
+#define V_FMA_PS(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define V_FNMA_PS(a, b, c) _mm512_fnmadd_ps(a, b, c)
+#define V_LOAD_F16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p)))
+#define V_TABLE(p) _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(p)))
+typedef __m128i vb; /* a byte per lane */
+#define B_LOAD(p) _mm_loadu_si128((const void *)(p))
+#define B_TO_32(b) _mm512_cvtepu8_epi32(b)
+#define B_TO_32_SIGNED(b) _mm512_cvtepi8_epi32(b)
+#define W_TO_32(p) _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p)))
+INLINE vf half_e8m0(const uint8_t *e) /* 2^(e - 128) */
+{
+    vi v = B_TO_32(B_LOAD(e)), one = V_SET32(1);
+    vi big = _mm512_slli_epi32(V_SUB32(v, one), 23),
+       small = _mm512_sllv_epi32(V_SET32(0x200000), v);
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(small, _mm512_cmpgt_epi32_mask(v, one), big));
+}
+#else
+#define ROWS_MAX 4
+typedef __m256i vi;
+typedef __m256 vf;
+#define V_LOAD(p) _mm256_loadu_si256((const void *)(p))
+#define V_STORE_PS(p, v) _mm256_storeu_ps(p, v)
+#define V_SET8(x) _mm256_set1_epi8(x)
+#define V_SET32(x) _mm256_set1_epi32(x)
+#define V_SET_PS(x) _mm256_set1_ps(x)
+#define V_ZERO_PS() _mm256_setzero_ps()
+#define V_AND(a, b) _mm256_and_si256(a, b)
+#define V_OR(a, b) _mm256_or_si256(a, b)
+#define V_XOR(a, b) _mm256_xor_si256(a, b)
+#define V_OR_AND(a, b, m) V_OR(a, V_AND(b, m))
+#define V_SRL(a, n) _mm256_srlv_epi32(a, V_SET32(n))
+#define V_SLL(a, n) _mm256_sllv_epi32(a, V_SET32(n))
+#define V_SUB32(a, b) _mm256_sub_epi32(a, b)
+#define V_SHUFFLE8(t, i) _mm256_shuffle_epi8(t, i)
+#define V_DOT(sum, w, q) _mm256_dpbusd_avx_epi32(sum, w, q)
+#define V_CVT_PS(a) _mm256_cvtepi32_ps(a)
+#define V_MUL_PS(a, b) _mm256_mul_ps(a, b)
+#define V_FMA_PS(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define V_FNMA_PS(a, b, c) _mm256_fnmadd_ps(a, b, c)
+#define V_LOAD_F16(p) _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p)))
+#define V_TABLE(p) _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(p)))
+typedef __m128i vb;                   /* a byte per lane, in the low half */
+#define B_LOAD(p) _mm_loadl_epi64((const void *)(p))
+#define B_TO_32(b) _mm256_cvtepu8_epi32(b)
+#define B_TO_32_SIGNED(b) _mm256_cvtepi8_epi32(b)
+#define W_TO_32(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p)))
+INLINE vf half_e8m0(const uint8_t *e) /* 2^(e - 128) */
+{
+    vi v = B_TO_32(B_LOAD(e)), one = V_SET32(1);
+    vi big = _mm256_slli_epi32(V_SUB32(v, one), 23),
+       small = _mm256_sllv_epi32(V_SET32(0x200000), v);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(small, big, _mm256_cmpgt_epi32(v, one)));
+}
+#endif
+#define LANES ((uint32_t)AQ_V)
+#define QUAD (4 * LANES) /* bytes */
+
+/* One function per number of rows, so that the sums of each stay in registers; the bits of a row
+ * are the same in each. */
+#define TILE_FN(name)                                                                   \
+    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, \
+                     float(*y)[AQ_LANES_MAX])                                           \
+    {                                                                                   \
+        while (ROWS_MAX == 8 && n >= 8) {                                               \
+            name##_n(tile, k, row, ROWS_MAX, y);                                        \
+            n -= 8;                                                                     \
+            row += 8;                                                                   \
+            y += 8;                                                                     \
+        }                                                                               \
+        if (n >= 4) {                                                                   \
+            name##_n(tile, k, row, 4, y);                                               \
+            n -= 4;                                                                     \
+            row += 4;                                                                   \
+            y += 4;                                                                     \
+        }                                                                               \
+        if (n >= 2) {                                                                   \
+            name##_n(tile, k, row, 2, y);                                               \
+            n -= 2;                                                                     \
+            row += 2;                                                                   \
+            y += 2;                                                                     \
+        }                                                                               \
+        if (n)                                                                          \
+            name##_n(tile, k, row, 1, y);                                               \
+    }
+
+INLINE vi quad(const int8_t *q) /* 4 input bytes to all lanes */
+{
+    int32_t v;
+    memcpy(&v, q, 4);
+    return V_SET32(v);
+}
+
+INLINE vf add_block(vf acc, vi sum, vf dw, float da)
+{
+    return V_FMA_PS(V_MUL_PS(V_CVT_PS(sum), dw), V_SET_PS(da), acc);
+}
+
+INLINE void tile_q8_0_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    const vi up = V_SET8((char)0x80);
+    vf acc[ROWS_MAX];
+    EACH (i, n)
+        acc[i] = V_ZERO_PS();
+    for (uint32_t b = 0; b < k / 32; b++, tile += 34 * LANES) {
+        vi sum[ROWS_MAX];
+        EACH (i, n)
+            sum[i] = V_SET32(row[i].n32[b]);
+        EACH (j, 8) {
+            vi w = V_XOR(V_LOAD(tile + 2 * LANES + QUAD * (uint32_t)j), up);
+            EACH (i, n)
+                sum[i] = V_DOT(sum[i], w, quad(row[i].q + 32 * b + 4 * j));
+        }
+        vf d = V_LOAD_F16(tile);
+        EACH (i, n)
+            acc[i] = add_block(acc[i], sum[i], d, row[i].d[b]);
+    }
+    EACH (i, n)
+        V_STORE_PS(y[i], acc[i]);
+}
+TILE_FN(tile_q8_0)
+
+/* Q4_1, and Q4_0, whose values are 8 less: its min is -8 d. */
+INLINE void tile_4_n(const bool min, const uint8_t *tile, uint32_t k, const aq_row_in *row,
+                     const int n, float (*y)[AQ_LANES_MAX])
+{
+    const vi low = V_SET8(15);
+    const uint32_t quads = min ? 4 * LANES : 2 * LANES;
+    vf acc[ROWS_MAX];
+    EACH (i, n)
+        acc[i] = V_ZERO_PS();
+    for (uint32_t b = 0; b < k / 32; b++, tile += quads + 4 * QUAD) {
+        vi sum[ROWS_MAX];
+        EACH (i, n)
+            sum[i] = V_SET32(0);
+        EACH (j, 4) {
+            vi w = V_LOAD(tile + quads + QUAD * (uint32_t)j), lo = V_AND(w, low),
+               hi = V_AND(V_SRL(w, 4), low);
+            EACH (i, n)
+                sum[i] = V_DOT(sum[i], lo, quad(row[i].q + 32 * b + 4 * j));
+            EACH (i, n)
+                sum[i] = V_DOT(sum[i], hi, quad(row[i].q + 32 * b + 4 * j + 16));
+        }
+        vf d = V_LOAD_F16(tile), m = min ? V_LOAD_F16(tile + 2 * LANES) : V_MUL_PS(d, V_SET_PS(-8));
+        EACH (i, n) {
+            acc[i] = add_block(acc[i], sum[i], d, row[i].d[b]);
+            acc[i] = V_FMA_PS(m, V_SET_PS(row[i].s[b]), acc[i]);
+        }
+    }
+    EACH (i, n)
+        V_STORE_PS(y[i], acc[i]);
+}
+
+INLINE void tile_q4_0_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    tile_4_n(false, tile, k, row, n, y);
+}
+TILE_FN(tile_q4_0)
+
+INLINE void tile_q4_1_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    tile_4_n(true, tile, k, row, n, y);
+}
+TILE_FN(tile_q4_1)
+
+/* ---- 4 bits that stand for a value of a table ---- */
+
+/* Sums of 32 columns at `at`; the table holds value + 128. */
+INLINE void values_32(const uint8_t *quads, vi table, const aq_row_in *row, size_t at, const int n,
+                      vi *sum)
+{
+    const vi low = V_SET8(15);
+    EACH (i, n)
+        sum[i] = V_SET32(row[i].n32[at / 32]);
+    EACH (j, 4) {
+        vi w = V_LOAD(quads + QUAD * (uint32_t)j), lo = V_SHUFFLE8(table, V_AND(w, low)),
+           hi = V_SHUFFLE8(table, V_AND(V_SRL(w, 4), low));
+        EACH (i, n)
+            sum[i] = V_DOT(sum[i], lo, quad(row[i].q + at + 4 * j));
+        EACH (i, n)
+            sum[i] = V_DOT(sum[i], hi, quad(row[i].q + at + 4 * j + 16));
+    }
+}
+
+INLINE vi table_of(const int8_t *value)
+{
+    return V_XOR(V_TABLE(value), V_SET8((char)0x80));
+}
+
+/* One scale per 32 columns: a half, or a power of two. */
+INLINE void tile_values_n(const bool e8m0, const int8_t *value, const uint8_t *tile, uint32_t k,
+                          const aq_row_in *row, const int n, float (*y)[AQ_LANES_MAX])
+{
+    const vi table = table_of(value);
+    const uint32_t quads = e8m0 ? LANES : 2 * LANES;
+    vf acc[ROWS_MAX];
+    EACH (i, n)
+        acc[i] = V_ZERO_PS();
+    for (uint32_t b = 0; b < k / 32; b++, tile += quads + 4 * QUAD) {
+        vi sum[ROWS_MAX];
+        values_32(tile + quads, table, row, 32 * (size_t)b, n, sum);
+        vf d;
+        if (e8m0)
+            d = half_e8m0(tile);
+        else
+            d = V_LOAD_F16(tile);
+        EACH (i, n)
+            acc[i] = add_block(acc[i], sum[i], d, row[i].d[b]);
+    }
+    EACH (i, n)
+        V_STORE_PS(y[i], acc[i]);
+}
+
+INLINE void tile_iq4_nl_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                          float (*y)[AQ_LANES_MAX])
+{
+    tile_values_n(false, aq_iq4_value, tile, k, row, n, y);
+}
+TILE_FN(tile_iq4_nl)
+
+INLINE void tile_mxfp4_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                         float (*y)[AQ_LANES_MAX])
+{
+    static const int8_t value[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    tile_values_n(true, value, tile, k, row, n, y);
+}
+TILE_FN(tile_mxfp4)
+
+INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                          float (*y)[AQ_LANES_MAX])
+{
+    const vi table = table_of(aq_iq4_value);
+    vf acc[ROWS_MAX];
+    EACH (i, n)
+        acc[i] = V_ZERO_PS();
+    for (uint32_t b = 0; b < k / 256; b++, tile += 136 * LANES) {
+        const vf d = V_LOAD_F16(tile);
+        const vi high = W_TO_32(tile + 2 * LANES);
+        for (uint32_t j = 0; j < 8; j++) {
+            vi sum[ROWS_MAX];
+            values_32(tile + (8 + 16 * j) * LANES, table, row, 256 * (size_t)b + 32 * j, n, sum);
+            vi s = B_TO_32(B_LOAD(tile + (4 + j / 2) * LANES)), h = V_SRL(high, (int)(2 * j));
+            s = V_AND(V_SRL(s, (int)(j % 2 * 4)), V_SET32(15));
+            s = V_OR(s, V_SLL(V_AND(h, V_SET32(3)), 4));
+            vf ds = V_MUL_PS(d, V_CVT_PS(V_SUB32(s, V_SET32(32))));
+            EACH (i, n)
+                acc[i] = add_block(acc[i], sum[i], ds, row[i].d[8 * b + j]);
+        }
+    }
+    EACH (i, n)
+        V_STORE_PS(y[i], acc[i]);
+}
+TILE_FN(tile_iq4_xs)
+
+/* ---- blocks of 256 ---- */
+
+/* Scale and min of sub-block j as floats, from the 12 bytes per row. */
+INLINE void k4_scale(const uint8_t *s, uint32_t j, vf *scale, vf *min)
+{
+    const vi six = V_SET32(63), four = V_SET32(15);
+    vi sc, mn;
+    if (j < 4) {
+        sc = V_AND(B_TO_32(B_LOAD(s + LANES * j)), six);
+        mn = V_AND(B_TO_32(B_LOAD(s + LANES * (j + 4))), six);
+    } else {
+        vi a = B_TO_32(B_LOAD(s + LANES * (j + 4))), b = B_TO_32(B_LOAD(s + LANES * (j - 4))),
+           c = B_TO_32(B_LOAD(s + LANES * j));
+        sc = V_OR(V_AND(a, four), V_SLL(V_SRL(b, 6), 4));
+        mn = V_OR(V_SRL(a, 4), V_SLL(V_SRL(c, 6), 4));
+    }
+    *scale = V_CVT_PS(sc);
+    *min = V_CVT_PS(mn);
+}
+
+/* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
+INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row,
+                     const int n, float (*y)[AQ_LANES_MAX])
+{
+    const vi low = V_SET8(15), bit4 = V_SET8(16);
+    const uint32_t nibbles = (five ? 48 : 16) * LANES;
+    vf acc[ROWS_MAX];
+    EACH (i, n)
+        acc[i] = V_ZERO_PS();
+    for (uint32_t b = 0; b < k / 256; b++, tile += nibbles + 128 * LANES) {
+        const vf d = V_LOAD_F16(tile), dmin = V_LOAD_F16(tile + 2 * LANES);
+        for (uint32_t g = 0; g < 4; g++) {
+            const uint8_t *quads = tile + nibbles + 8 * QUAD * g;
+            const size_t at = 256 * (size_t)b + 64 * g;
+            EACH (h, 2) {
+                vi sum[ROWS_MAX];
+                EACH (i, n)
+                    sum[i] = V_SET32(0);
+                EACH (j, 8) {
+                    vi w = V_LOAD(quads + QUAD * (uint32_t)j);
+                    w = V_AND(h ? V_SRL(w, 4) : w, low);
+                    if (five) {
+                        vi bits = V_LOAD(tile + 16 * LANES + QUAD * (uint32_t)j);
+                        bits = V_SLL(V_SRL(bits, (int)(2 * g) + h), 4);
+                        w = V_OR_AND(w, bits, bit4);
+                    }
+                    EACH (i, n)
+                        sum[i] = V_DOT(sum[i], w, quad(row[i].q + at + 32 * h + 4 * j));
+                }
+                vf ds, dm;
+                k4_scale(tile + 4 * LANES, 2 * g + (uint32_t)h, &ds, &dm);
+                ds = V_MUL_PS(d, ds);
+                dm = V_MUL_PS(dmin, dm);
+                EACH (i, n) {
+                    size_t block = at / 32 + (size_t)h;
+                    acc[i] = add_block(acc[i], sum[i], ds, row[i].d[block]);
+                    acc[i] = V_FNMA_PS(dm, V_SET_PS(row[i].s[block]), acc[i]);
+                }
+            }
+        }
+    }
+    EACH (i, n)
+        V_STORE_PS(y[i], acc[i]);
+}
+
+INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    tile_k_n(false, tile, k, row, n, y);
+}
+TILE_FN(tile_q4_k)
+
+INLINE void tile_q5_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    tile_k_n(true, tile, k, row, n, y);
+}
+TILE_FN(tile_q5_k)
+
+/* Two scales per 32 columns: each half has a sum of its own. */
+INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    const vi low = V_SET8(15), high = V_SET8(0x30);
+    vf acc[ROWS_MAX];
+    EACH (i, n)
+        acc[i] = V_ZERO_PS();
+    for (uint32_t b = 0; b < k / 256; b++, tile += 210 * LANES) {
+        const vf d = V_LOAD_F16(tile);
+        for (uint32_t j = 0; j < 8; j++) {
+            const uint8_t *lo = tile + (18 + j / 4 * 64 + j % 2 * 32) * LANES,
+                          *hi = tile + (146 + j / 4 * 32) * LANES;
+            const int down = (int)(j % 4 / 2 * 4), part = (int)(j % 4);
+            vf f[ROWS_MAX];
+            EACH (half, 2) {
+                const size_t at = 16 * (size_t)b + 2 * j + (size_t)half;
+                vi sum[ROWS_MAX];
+                EACH (i, n)
+                    sum[i] = V_SET32(row[i].n16[at]);
+                EACH (t, 4) {
+                    uint32_t quad_at = QUAD * (uint32_t)(4 * half + t);
+                    vi w = V_AND(V_SRL(V_LOAD(lo + quad_at), down), low), h = V_LOAD(hi + quad_at);
+                    /* this part's 2 bits to bits 4 and 5 */
+                    h = part < 2 ? V_SLL(h, 4 - 2 * part) : V_SRL(h, 2 * part - 4);
+                    w = V_OR_AND(w, h, high);
+                    EACH (i, n)
+                        sum[i] = V_DOT(sum[i], w, quad(row[i].q + 16 * at + 4 * (size_t)t));
+                }
+                vf s =
+                    V_CVT_PS(B_TO_32_SIGNED(B_LOAD(tile + (2 + 2 * j + (uint32_t)half) * LANES)));
+                EACH (i, n)
+                    f[i] =
+                        half ? V_FMA_PS(V_CVT_PS(sum[i]), s, f[i]) : V_MUL_PS(V_CVT_PS(sum[i]), s);
+            }
+            EACH (i, n)
+                acc[i] = V_FMA_PS(V_MUL_PS(f[i], d), V_SET_PS(row[i].d[8 * b + j]), acc[i]);
+        }
+    }
+    EACH (i, n)
+        V_STORE_PS(y[i], acc[i]);
+}
+TILE_FN(tile_q6_k)
