@@ -582,7 +582,7 @@ static void checkpoints(const rig *r)
     size_t n = r->in->row_f32, n_x = 16 * n;
     AQ_AUTOFREE float *x = calloc(n_x, sizeof *x), *a1 = calloc(n, sizeof *a1),
                       *a2 = calloc(n, sizeof *a2);
-    aq_node *node = serve(r, 0);
+    aq_node *there = serve(r, 0);
     hand h = {.mu = PTHREAD_MUTEX_INITIALIZER, .cv = PTHREAD_COND_INITIALIZER};
     aq_stage *st = NULL;
     aq_err err = {0};
@@ -592,7 +592,7 @@ static void checkpoints(const rig *r)
 
     for (size_t i = 0; i < n_x; i++)
         x[i] = (float)((i * 2654435761u >> 9) % 2001) / 1000.0f - 1.0f;
-    bool good = node && remote_at(r, aq_node_port(node), 1, 0, 1, &st, &err) >= 0 &&
+    bool good = there && remote_at(r, aq_node_port(there), 1, 0, 1, &st, &err) >= 0 &&
                 through(&h, st, r, x) >= 0;
     if (!ok(good, "%s: 16 rows over there %s", r->arch, err.text))
         return;
@@ -618,7 +618,7 @@ static void checkpoints(const rig *r)
        "%s: a checkpoint is saved there, and restored to the same bits", r->arch);
     ok(rc[2] >= 0 && rc[3] < 0, "%s: dropped, it is not there any more: %s", r->arch, h.err.text);
     st->vt->close(st);
-    aq_node_free(node);
+    aq_node_free(there);
 }
 
 /* The same PC with a higher epoch takes its own session over; the old stage ends with GONE. */
