@@ -77,6 +77,16 @@ def keyboard():
     return Keyboard()
 
 
+class Later:
+    """A note that is made only when a case failed: walking a large page takes a second."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def __str__(self):
+        return self.make()
+
+
 class Tap:
     """Cases of one test program."""
 

@@ -701,12 +701,12 @@ def pool():
     # No system bus: no Avahi, whatever this machine has.
     app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
     app.page('Pool')
-    tap.ok(any('does not add up' in t for t in app.texts(app.one('panel', 'Pool'))), 'it says that speeds are not added up', app.tree())
+    tap.ok(any('does not add up' in t for t in app.texts(app.one('panel', 'Pool'))), 'it says that speeds are not added up', driver.Later(app.tree))
     tap.ok(app.sockets() == [], 'off: no socket of the network', app.sockets())
     app.click(BUTTON, 'Turn On Pool')
     app.wait_for(BUTTON, 'Off')
-    tap.ok(app.wait_for('label', lambda n: 'Avahi' in n), 'no Avahi is said, in words', app.tree())
-    tap.ok(app.one(BUTTON, 'Add by Address'), 'with a way out', app.tree())
+    tap.ok(app.wait_for('label', lambda n: 'Avahi' in n), 'no Avahi is said, in words', driver.Later(app.tree))
+    tap.ok(app.one(BUTTON, 'Add by Address'), 'with a way out', driver.Later(app.tree))
     if app.wait_for('label', lambda n: n.startswith('Other PCs ')).get_name() == 'Other PCs cannot reach it':
         tap.skip('listening', 'this machine has no network that a pool may use')
     else:
@@ -715,13 +715,13 @@ def pool():
         entry = app.wait_for(('text', 'entry', 'text box'), 'Add by Address')
         Atspi.EditableText.set_text_contents(entry, text)
         app.click(BUTTON, 'Add')
-        tap.ok(app.wait_for('label', lambda n, h=has: h in n and len(n) > 20), 'refused in words: ' + text, app.tree())
+        tap.ok(app.wait_for('label', lambda n, h=has: h in n and len(n) > 20), 'refused in words: ' + text, driver.Later(app.tree))
         app.click(BUTTON, 'Close', under='Pool')
     entry = app.wait_for(('text', 'entry', 'text box'), 'Add by Address')
     Atspi.EditableText.set_text_contents(entry, '127.0.0.1:1')
     app.click(BUTTON, 'Add')
     tap.ok(app.wait_for('label', '127.0.0.1:1') and app.wait_for('label', lambda n: 'Pool is off' in n or 'nothing listens' in n.lower()),
-           'an address where nothing listens is kept, and what became of it is said', app.tree())
+           'an address where nothing listens is kept, and what became of it is said', driver.Later(app.tree))
     app.click(BUTTON, 'Off')
     app.wait_for('label', 'Use Several PCs Together')
     tap.ok(wait(lambda: app.sockets() == []), 'off again: no socket', app.sockets())
@@ -730,12 +730,13 @@ def pool():
     tap.ok(app.close() == 0, 'closing while it is on ends the program with 0', app.messages())
     app = start_ready(env={'DBUS_SYSTEM_BUS_ADDRESS': 'unix:path=/nonexistent'})
     app.page('Pool')
-    tap.ok(app.wait_for(BUTTON, 'Off') and app.wait_for('label', '127.0.0.1:1'), 'at the next start it is on, unasked', app.tree())
+    tap.ok(app.wait_for(BUTTON, 'Off') and app.wait_for('label', '127.0.0.1:1'), 'at the next start it is on, unasked', driver.Later(app.tree))
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
     taken = []
     for family, address in ((socket.AF_INET, '0.0.0.0'), (socket.AF_INET6, '::')):
         try:
             s = socket.socket(family)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             s.bind((address, port))
@@ -750,7 +751,7 @@ def pool():
         tap.skip('a port in use', 'this machine has no network that a pool may use')
     else:
         app.click(BUTTON, 'Use Another Port')
-        tap.ok(app.wait_for('label', lambda n: n.startswith('Other PCs of the pool reach it on port ')), 'a port in use: another one is taken', app.tree())
+        tap.ok(app.wait_for('label', lambda n: n.startswith('Other PCs of the pool reach it on port ')), 'a port in use: another one is taken', driver.Later(app.tree))
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
     for s in taken:
         s.close()

@@ -362,6 +362,39 @@ static void families(void)
     }
 }
 
+/* An answer may be a call or a value of the schema; a list of no tools changes nothing. */
+static void either(void)
+{
+    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+    aq_chat_caps c = {.calls = AQ_CALLS_HERMES, .think_open = "<think>", .think_close = "</think>"};
+    aq_gram_want w = {.caps = &c, .may_think = true};
+    static const char schema[] = "{\"type\":\"boolean\"}", empty[] = "[]";
+    static const char one[] = "<tool_call>\n{\"name\": \"put\", \"arguments\": {}}\n</tool_call>";
+
+    for (int k = 0; k < 3; k++) {
+        AQ_AUTO(aq_gram_free) aq_gram *g = NULL;
+        const char *list = k == 1 ? empty : tools;
+        aq_err err = {0};
+        bool good = a && aq_json_parse(a, schema, strlen(schema), &w.schema, &err) >= 0 &&
+                    (!k || aq_json_parse(a, list, strlen(list), &w.tools, &err) >= 0) &&
+                    aq_gram_answer(NULL, &w, &g, &err) >= 0;
+        ok(good && takes(g, "true", 4) == 1 && takes(g, "\n\nfalse", 7) == 1 &&
+               takes(g, "<think>", 7) == 1 && takes(g, "no", 2) == -1 &&
+               takes(g, one, strlen(one)) == (k == 2 ? 1 : -1),
+           "a schema with %s tools %s",
+           k == 2 ? "two"
+           : k    ? "no"
+                  : "no list of",
+           err.text);
+    }
+    w.must_call = true;
+    w.only = "none";
+    AQ_AUTO(aq_gram_free) aq_gram *g = NULL;
+    aq_err err = {0};
+    ok(aq_gram_answer(NULL, &w, &g, &err) == -AQ_E_INVAL && strstr(err.text, "none of the tools"),
+       "a tool that is not there: %s", err.text);
+}
+
 /* ---- masks ---- */
 
 static void masks(void)
@@ -433,6 +466,7 @@ int main(void)
     refusals();
     walks();
     families();
+    either();
     masks();
     return tap_done();
 }

@@ -186,7 +186,7 @@ static uint32_t pages_for(const aq_model_info *in, const aq_engine_cfg *cfg, uin
 {
     uint64_t tok_bytes = aq_model_kv_bytes_tok(in, cfg->kv_type);
     uint64_t one = (n_ctx + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK, want = one * n_parallel;
-    uint64_t free_bytes = aq_mem_free_bytes(), weights = in->ends_bytes;
+    uint64_t free_bytes = aq_mem_free_bytes(), weights = in->ends_bytes + in->stage_bytes;
 
     for (uint32_t i = 0; i < in->n_layer; i++)
         weights += in->layer_bytes[i];
@@ -292,7 +292,7 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
         return aq_fail(err, AQ_E_INVAL, "%u stages were given, 1 to %u are possible", cfg->n_stage,
                        AQ_STAGES_MAX);
     uint32_t n_ctx = cfg->n_ctx ? cfg->n_ctx : AQ_MIN(8192u, ctx_max);
-    uint64_t weights_bytes = in->ends_bytes;
+    uint64_t weights_bytes = in->ends_bytes + (cfg->stage ? 0 : in->stage_bytes);
     for (uint32_t i = 0; i < in->n_layer && !cfg->stage; i++)
         weights_bytes += in->layer_bytes[i];
     int rc =

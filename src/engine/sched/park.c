@@ -543,6 +543,21 @@ static bool load(aq_engine *e, uint32_t i, uint32_t seq)
     return true;
 }
 
+/* n pages and a seq could be had if all parked chats went. */
+static bool could_fit(const aq_engine *e, uint32_t n)
+{
+    uint32_t live = 0;
+    bool slot = false;
+
+    for (uint32_t i = 0; i < e->set.max_seq; i++) {
+        const aq_sseq *s = &e->seq[i];
+        bool runs = s->state == AQ_SEQ_LIVE || s->state == AQ_SEQ_DRAIN;
+        live += runs ? s->n_page : 0;
+        slot |= !runs;
+    }
+    return slot && live < e->set.n_page && n <= e->set.n_page - live;
+}
+
 bool aq_park_fetch(aq_engine *e, const aq_toks *t, uint32_t known)
 {
     aq_park *p = e->park;
@@ -560,6 +575,8 @@ bool aq_park_fetch(aq_engine *e, const aq_toks *t, uint32_t known)
         return false;
     memcpy(name, p->file[best].name, sizeof name);
     uint32_t need = aq_page_need(p->file[best].h.n_tok);
+    if (!could_fit(e, need))
+        return false;
     while ((id = aq_seq_unused(e)) == AQ_SEQ_NONE || need > e->set.n_page - e->pages_used)
         if (!aq_prefix_evict(e, AQ_SEQ_NONE)) /* may write a file, for which others go */
             return false;

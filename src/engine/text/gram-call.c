@@ -305,7 +305,8 @@ int aq_gram_answer(const aq_vocab *v, const aq_gram_want *w, aq_gram **ret, aq_e
         if (harmony)
             n = aq_g_mark(g, "<|channel|>", aq_g_litz(g, "final", aq_g_mark(g, "<|message|>", n)));
     }
-    if ((w->must_call || w->schema) && w->tools && (rc = call_list(&c, true, &list)) < 0)
+    bool tools = w->tools && w->tools->n;
+    if ((w->must_call || (w->schema && tools)) && w->tools && (rc = call_list(&c, true, &list)) < 0)
         return rc;
     n = aq_g_fork(g, n, list);
     if (harmony) { /* thinking is a message of its own before */

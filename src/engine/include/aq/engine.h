@@ -115,6 +115,8 @@ typedef struct aq_model_info {
     const uint64_t *layer_bytes; /* [n_layer] weights of a layer as stored */
     uint64_t
         ends_bytes; /* embedding, final norm, head, draft layers; not a table that is never loaded */
+    uint64_t
+        stage_bytes; /* what each set of layers needs beside its own: per-layer tables, rope factors */
     uint64_t kv_f16_bytes_tok; /* KV bytes per token over all layers, f16 */
     uint64_t kv_q8_bytes_tok;  /* the same, q8_0 */
     uint64_t recur_bytes_seq;  /* recurrent state per seq */
