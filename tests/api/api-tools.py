@@ -24,8 +24,9 @@ s = Scripted({
     'patch': (call('patch', '{"input": "*** Begin\\n+x"}'), 'end'),
     'think': (['<think>', '\nhm', '\n', '</think>', '\n\n', 'So.'], 'end'),
 }, 'ctx=8192')
-fn = [{'type': 'function', 'function': {'name': n, 'description': 'd', 'parameters': {'type': 'object', 'properties': {'a': {'type': 'string'}, 'b': {'type': 'integer'}}}}}
-      for n in ('get', 'put')]
+# what is written has to fit: the form of a call is held to
+PARAMS = {'get': {'type': 'object', 'properties': {'b': {'type': 'integer'}, 'a': {'type': 'string'}}}, 'put': {'type': 'object', 'properties': {'q': {'type': 'array', 'items': {}}}}}
+fn = [{'type': 'function', 'function': {'name': n, 'description': 'd', 'parameters': PARAMS[n]}} for n in ('get', 'put')]
 
 # chat
 d = s.chat('@one', tools=fn).json()
@@ -100,7 +101,7 @@ ok(''.join(c['delta'].get('reasoning_content') or '' for x in k for c in x['choi
    and ''.join(c['delta'].get('content') or '' for x in k for c in x['choices']) == 'So.', 'case 24: and in a stream', k)
 
 # responses
-flat = [{'type': 'function', 'name': n, 'parameters': {'type': 'object', 'properties': {}}, 'strict': False} for n in ('get', 'put')]
+flat = [{'type': 'function', 'name': n, 'parameters': PARAMS[n], 'strict': False} for n in ('get', 'put')]
 flat += [{'type': 'custom', 'name': 'patch', 'format': {'type': 'grammar'}}, {'type': 'web_search'}, {'type': 'namespace', 'name': 'mcp', 'tools': [dict(flat[0], name='inner')]}]
 d = s.ask('/v1/responses', {'input': '@two', 'tools': flat}).json()
 o = d['output']
@@ -127,7 +128,7 @@ u = s.ask('/v1/responses', {'instructions': long, 'tools': flat, 'input': [{'rol
 ok(u['input_tokens_details']['cached_tokens'] >= first['usage']['input_tokens'] - 1, 'responses: the second turn is known', (first['usage'], u))
 
 # messages
-at = [{'name': n, 'description': 'd', 'input_schema': {'type': 'object', 'properties': {}}} for n in ('get', 'put')]
+at = [{'name': n, 'description': 'd', 'input_schema': PARAMS[n]} for n in ('get', 'put')]
 
 
 def ask(text, **more):
