@@ -123,14 +123,15 @@ int aq_ask_stop(aq_ask *, const char *key, aq_fault *) AQ_MUST;
 int aq_ask_max(aq_ask *, const char *key, aq_fault *) AQ_MUST;
 /** Tools as OpenAI's chat has them, checked; and who chooses. */
 int aq_ask_tools(aq_ask *, aq_fault *) AQ_MUST;
+/** Variables of the chat template: "chat_template_kwargs" of the body, and one more (name NULL: none) whose value is JSON. */
+int aq_ask_vars(aq_ask *, const char *name, const char *value, aq_fault *) AQ_MUST;
+/** As above with "reasoning_effort", when it is a known one (or NULL). */
+int aq_ask_effort(aq_ask *, const char *effort, aq_fault *) AQ_MUST;
 /** As aq_ask_alloc of a copy of the written text, ended by NUL. */
 const char *aq_ask_keep(aq_ask *, aq_jw *, aq_fault *) AQ_MUST;
 void *aq_ask_alloc(aq_ask *, size_t n, aq_fault *) AQ_MUST; /* zeroed; NULL with the fault set */
 /** What the engine takes, for answer i of n. */
 void aq_ask_in(const aq_ask *, uint32_t i, aq_req_in *ret);
-
-/** 0, or the sentence that tools and schemas are not there yet. */
-int aq_tools_refused(aq_fault *);
 
 /* ---- build.c --------------------------------------------------------------------------------- */
 

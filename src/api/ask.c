@@ -192,6 +192,47 @@ const char *aq_ask_keep(aq_ask *a, aq_jw *w, aq_fault *f)
     return p;
 }
 
+int aq_ask_vars(aq_ask *a, const char *name, const char *value, aq_fault *f)
+{
+    __attribute__((cleanup(aq_jw_clear_p))) aq_jw w = {0};
+    const aq_json *v = NULL;
+    int rc = aq_field_of(a->body, "chat_template_kwargs", AQ_JSON_OBJ, &v, f);
+
+    if (rc < 0 || (!rc && !name))
+        return rc < 0 ? rc : 0;
+    aq_jw_s(&w, "{");
+    if (name && !aq_json_get(v, name))
+        aq_jw_f(&w, "\"%s\":%.64s", name, value);
+    for (const aq_json *e = v && v->n ? v->item : NULL; e; e = e->next) {
+        aq_jw_s(&w, w.b.n > 1 ? "," : "");
+        aq_jw_qn(&w, e->key, e->key_n);
+        aq_jw_s(&w, ":");
+        aq_jw_v(&w, e);
+    }
+    aq_jw_s(&w, "}");
+    return (a->vars_json = aq_ask_keep(a, &w, f)) ? 0 : -AQ_E_NOMEM;
+}
+
+/* "low", "medium", "high", … of a client, as the JSON of a template's variable; NULL: none of these. */
+static const char *effort_json(const char *effort)
+{
+    static const char *const known[] = {"\"none\"",   "\"minimal\"", "\"low\"",
+                                        "\"medium\"", "\"high\"",    "\"xhigh\""};
+
+    for (size_t i = 0; effort && i < AQ_LEN(known); i++)
+        if (strlen(known[i]) == strlen(effort) + 2 &&
+            !strncmp(known[i] + 1, effort, strlen(effort)))
+            return known[i];
+    return NULL;
+}
+
+int aq_ask_effort(aq_ask *a, const char *effort, aq_fault *f)
+{
+    const char *value = effort_json(effort);
+
+    return aq_ask_vars(a, value ? "reasoning_effort" : NULL, value, f);
+}
+
 /* "tool_choice": none, auto, required, or {"type":"function","function":{"name":…}}. */
 static int tool_choice(aq_ask *a, aq_fault *f)
 {
@@ -213,14 +254,6 @@ static int tool_choice(aq_ask *a, aq_fault *f)
     a->tool_name = aq_json_str(fn ? fn : v, "name");
     a->tool_choice = AQ_TOOLS_NAMED;
     return a->tool_name ? 0 : aq_fault_field(f, "tool_choice", "'tool_choice' names no function");
-}
-
-int aq_tools_refused(aq_fault *f)
-{
-    return AQ_API_TOOLS ? 0
-                        : aq_fault_field(f, "tools",
-                                         "tools and answers bound to a schema are not "
-                                         "supported yet: leave them out");
 }
 
 int aq_ask_tools(aq_ask *a, aq_fault *f)
@@ -258,9 +291,7 @@ int aq_ask_tools(aq_ask *a, aq_fault *f)
                               "'tool_choice' names '%.80s', which 'tools' does not have",
                               a->tool_name);
     aq_jw_n(&a->tools, "]", 2); /* with its NUL */
-    return a->tools.rc < 0                   ? aq_fault_err(f, a->tools.rc, NULL)
-           : a->tool_choice == AQ_TOOLS_NONE ? 0
-                                             : aq_tools_refused(f);
+    return a->tools.rc < 0 ? aq_fault_err(f, a->tools.rc, NULL) : 0;
 }
 
 void aq_ask_in(const aq_ask *a, uint32_t i, aq_req_in *ret)

@@ -88,7 +88,7 @@ static int response_format(aq_ask *a, aq_fault *f)
         return 0;
     if (type && !strcmp(type, "json_object")) {
         a->schema_json = "{\"type\":\"object\"}";
-        return aq_tools_refused(f);
+        return 0;
     }
     if (!type || strcmp(type, "json_schema") != 0)
         return aq_fault_field(f, "response_format",
@@ -100,12 +100,13 @@ static int response_format(aq_ask *a, aq_fault *f)
     aq_jw_v(&w, schema);
     if (!(a->schema_json = aq_ask_keep(a, &w, f)))
         return -AQ_E_NOMEM;
-    return aq_tools_refused(f);
+    return 0;
 }
 
 static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
 {
     const aq_json *opt = NULL;
+    const char *effort = NULL;
     int64_t i = 0;
     int rc = aq_ask_begin(a, body, n, f);
 
@@ -128,6 +129,8 @@ static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
     if (rc == 1)
         rc = aq_field_bool(opt, "include_usage", &a->usage, f);
     rc = rc < 0 ? rc : response_format(a, f);
+    rc = rc < 0 ? rc : aq_field_str(a->body, "reasoning_effort", &effort, f);
+    rc = rc < 0 ? rc : aq_ask_effort(a, effort, f);
     return rc < 0 ? rc : aq_ask_tools(a, f);
 }
 

@@ -249,17 +249,20 @@ static int tools(aq_ask *a, aq_fault *f)
     aq_jw_n(&a->tools, list.b.p, list.b.n);
     aq_jw_n(&a->tools, "]", 2); /* with its NUL */
     rc = AQ_MIN(a->tools.rc, list.rc);
-    return rc < 0                            ? aq_fault_err(f, rc, NULL)
-           : a->tool_choice == AQ_TOOLS_NONE ? 0
-                                             : aq_tools_refused(f);
+    return rc < 0 ? aq_fault_err(f, rc, NULL) : 0;
 }
 
 int aq_anthropic_prompt(aq_ask *a, aq_fault *f)
 {
     __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {0};
+    const aq_json *think = NULL;
     int rc = put_messages(a, &m, f);
 
     rc = rc < 0 ? rc : aq_mb_end(&m, a, f);
+    rc = rc < 0 ? rc : aq_field_of(a->body, "thinking", AQ_JSON_OBJ, &think, f);
+    const char *type = aq_json_str(think, "type");
+    bool off = type && !strcmp(type, "disabled");
+    rc = rc < 0 ? rc : aq_ask_vars(a, off ? "enable_thinking" : NULL, "false", f);
     return rc < 0 ? rc : tools(a, f);
 }
 
@@ -281,7 +284,7 @@ static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
     aq_jw_v(&w, schema);
     if (!(a->schema_json = aq_ask_keep(a, &w, f)))
         return -AQ_E_NOMEM;
-    return aq_tools_refused(f);
+    return 0;
 }
 
 static const char *stop_reason(int32_t reason)

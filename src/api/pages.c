@@ -355,6 +355,9 @@ static int apply_template(page *p, aq_ask *a, aq_jw *w, aq_fault *f)
     aq_err err = {0};
     int rc = aq_chat_messages(a, f);
 
+    rc = rc < 0 ? rc : aq_ask_tools(a, f);
+    rc = rc < 0 ? rc : aq_ask_vars(a, NULL, NULL, f);
+
     if (rc < 0)
         return rc;
     aq_ask_in(a, 0, &in);

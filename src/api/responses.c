@@ -271,9 +271,7 @@ static int tools(aq_ask *a, aq_fault *f)
     aq_jw_n(&a->tools, list.b.p, list.b.n);
     aq_jw_n(&a->tools, "]", 2); /* with its NUL */
     rc = AQ_MIN(a->tools.rc, list.rc);
-    return rc < 0                            ? aq_fault_err(f, rc, NULL)
-           : a->tool_choice == AQ_TOOLS_NONE ? 0
-                                             : aq_tools_refused(f);
+    return rc < 0 ? aq_fault_err(f, rc, NULL) : 0;
 }
 
 static int format(aq_ask *a, aq_fault *f)
@@ -290,7 +288,7 @@ static int format(aq_ask *a, aq_fault *f)
         return 0;
     if (type && !strcmp(type, "json_object")) {
         a->schema_json = "{\"type\":\"object\"}";
-        return aq_tools_refused(f);
+        return 0;
     }
     rc = aq_field_of(v, "schema", AQ_JSON_OBJ, &schema, f);
     if (!type || strcmp(type, "json_schema") != 0 || rc < 1)
@@ -300,7 +298,7 @@ static int format(aq_ask *a, aq_fault *f)
     aq_jw_v(&w, schema);
     if (!(a->schema_json = aq_ask_keep(a, &w, f)))
         return -AQ_E_NOMEM;
-    return aq_tools_refused(f);
+    return 0;
 }
 
 static int refuse_stored(const aq_ask *a, aq_fault *f)
@@ -325,6 +323,7 @@ static int refuse_stored(const aq_ask *a, aq_fault *f)
 static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
 {
     __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {0};
+    const aq_json *think = NULL;
     int rc = aq_ask_begin(a, body, n, f);
 
     rc = rc < 0 ? rc : refuse_stored(a, f);
@@ -333,6 +332,8 @@ static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
     rc = rc < 0 ? rc : put_input(a, &m, f);
     rc = rc < 0 ? rc : aq_mb_end(&m, a, f);
     rc = rc < 0 ? rc : aq_ask_max(a, "max_output_tokens", f);
+    rc = rc < 0 ? rc : aq_field_of(a->body, "reasoning", AQ_JSON_OBJ, &think, f);
+    rc = rc < 0 ? rc : aq_ask_effort(a, aq_json_str(think, "effort"), f);
     rc = rc < 0 ? rc : tools(a, f);
     return rc < 0 ? rc : format(a, f);
 }

@@ -177,10 +177,10 @@ static void update_pairing(AqPoolPage *self, const aq_seat_state *st)
         self->pair_shown = FALSE;
         return;
     }
-    if (self->pair_shown)
+    GtkRoot *root = gtk_widget_get_root(GTK_WIDGET(self));
+    if (self->pair_shown || !root)
         return;
     self->pair_shown = TRUE;
-    GtkRoot *root = gtk_widget_get_root(GTK_WIDGET(self));
     adw_dialog_present(ADW_DIALOG(aq_pair_dialog_new(self->pool)), GTK_WIDGET(root));
     GtkApplication *app = GTK_IS_WINDOW(root) ? gtk_window_get_application(GTK_WINDOW(root)) : NULL;
     if (app && st->pair.incoming && !gtk_window_is_active(GTK_WINDOW(root))) {

@@ -126,7 +126,7 @@ static int look(search *s, const char *path, bool named, aq_err *err)
         if (remember(s->f, &st, rc >= 0, fp) < 0)
             rc = aq_fail(err, AQ_E_NOMEM, "no memory to look for models");
     }
-    if (rc == -AQ_E_NOMEM) {
+    if (rc == -AQ_E_NOMEM || (rc < 0 && k)) { /* k: it is this one, and it cannot be read now */
         aq_wsrc_close(&src);
         return rc;
     }

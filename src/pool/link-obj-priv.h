@@ -41,7 +41,9 @@ struct aq_link {
     aq_id to;
     uint8_t join_secret[AQ_SECRET_BYTES];
 
-    /* Of the owner. */
+    /* Under io, as all down to `lock`: the link's thread has it but for its waits, and who sends a window takes it if it
+     * is free. Nobody waits for it but that thread, so it may be taken under any other lock. */
+    pthread_mutex_t io;
     int fd;
     aq_tls *tls;
     bool tls_done, peer_known, hs_done, open_told;

@@ -133,8 +133,11 @@ static int serve(aq_link *l, aq_err *err)
                               {.fd = l->wake_fd, .events = POLLIN}};
         if (aq_link_wants_out(l))
             p[0].events |= POLLOUT;
-        if (poll(p, 2, ms) < 0 && errno != EINTR)
-            return aq_fail_errno(err, errno, "waiting for a connection");
+        pthread_mutex_unlock(&l->io);
+        int got = poll(p, 2, ms), en = errno;
+        pthread_mutex_lock(&l->io);
+        if (got < 0 && en != EINTR)
+            return aq_fail_errno(err, en, "waiting for a connection");
         (void)!read(l->wake_fd, &n, sizeof n);
     }
     (void)!aq_link_send_queued(l, NULL); /* the BYE */
@@ -179,8 +182,8 @@ static void *link_main(void *user)
     aq_link *l = user;
     aq_err err = {0};
     char addr[AQ_ADDR_MAX + 1];
+    pthread_mutex_lock(&l->io);
     int rc = serve_any(l, &err);
-
     /* A certificate is let in only while pairing is open; TLS cannot say more than no. */
     if (rc == -AQ_E_AUTH && !l->told && !l->hs_done && l->role == AQ_DIALER &&
         (l->purpose == AQ_FOR_PAIR || l->purpose == AQ_FOR_JOIN))
@@ -194,6 +197,7 @@ static void *link_main(void *user)
         aq_log(AQ_LOG_INFO, "pool", "link_closed peer=%s purpose=%s code=%s text=%s", addr,
                aq_purpose_name(l->purpose), aq_status_name(rc), err.text);
     shutdown(l->fd, SHUT_RDWR);
+    pthread_mutex_unlock(&l->io);
     if (l->cb.closed_cb)
         l->cb.closed_cb(l->cb.user, l, &err);
     return NULL;

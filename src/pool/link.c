@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A link: socket, TLS, handshake, frames. aq_link_pump moves bytes and never blocks; whoever calls it
  * owns the link at that time: the listener's thread until the caller is authenticated, then the
- * link's own. Other threads only touch the queue (under `lock`) and atomics.
+ * link's own. Other threads touch the queue (under `lock`) and atomics; and who queues a window sends
+ * it himself while the link's thread waits (`io`).
  *
  *   recv → rbuf → TLS → header (24) → table → payload → handshake or frame_cb
  *   send ← out  ← TLS ← pieces of ≤ 256 KiB ← control queue, else data queue             */
@@ -18,10 +19,13 @@
 #define RBUF_FIRST (4u << 10) /* until the other side is authenticated */
 #define RBUF_OPEN (128u << 10)
 #define SPARE_MAX 8u
+#define NOW_MAX (64u << 10)
 /* Nobody is read who does not read: TLS answers some records by itself. What a link writes stays below this, since it writes a piece
  * when the one before is gone. */
 #define OUT_MAX (AQ_LINK_PIECE + (64u << 10))
 #define OUT_FIRST (8u << 10) /* until the other side is authenticated */
+
+static bool send_now(aq_link *l);
 
 /* ---- queue ----------------------------------------------------------------------------------- */
 
@@ -135,6 +139,7 @@ int aq_link_send_data(aq_link *l, aq_bytes *frame, aq_err *err)
 {
     aq_cur c = {.p = frame->p, .n = frame->n};
     uint16_t type = 0;
+    bool large = frame->n > NOW_MAX; /* its encryption takes longer than waking a thread */
     int rc = AQ_OK;
 
     if (aq_cur_skip(&c, 4) < 0 || aq_cur_get_u16(&c, &type) < 0)
@@ -158,7 +163,7 @@ int aq_link_send_data(aq_link *l, aq_bytes *frame, aq_err *err)
         }
     }
     pthread_mutex_unlock(&l->lock);
-    if (rc == AQ_OK)
+    if (rc == AQ_OK && (large || !send_now(l)))
         aq_link_wake(l);
     return rc;
 }
@@ -198,6 +203,7 @@ void aq_link_destroy(aq_link *l)
     aq_bytes_wipe(&l->body);
     free(l->rbuf);
     pthread_mutex_destroy(&l->lock);
+    pthread_mutex_destroy(&l->io);
     aq_mem_wipe(l, sizeof *l);
     free(l);
 }
@@ -223,6 +229,7 @@ int aq_link_create(aq_net *net, aq_role role, aq_link **ret, aq_err *err)
     if (!l)
         return aq_fail(err, AQ_E_NOMEM, "no memory for a connection");
     pthread_mutex_init(&l->lock, NULL);
+    pthread_mutex_init(&l->io, NULL);
     l->net = net;
     l->role = role;
     l->fd = -1;
@@ -733,6 +740,20 @@ int aq_link_send_queued(aq_link *l, aq_err *err)
     int rc = send_queued(l, err);
 
     return rc == -AQ_E_GONE && l->hs_done && !aq_link_stopped(l) ? last_words(l, err) : rc;
+}
+
+/* From the thread that has the window or its rows: two threads fewer are woken for each hop. False when the link's thread
+ * must see to it, because it is at work itself, the socket is full, or the connection broke. */
+static bool send_now(aq_link *l)
+{
+    bool gone = false;
+
+    if (pthread_mutex_trylock(&l->io) != 0)
+        return false;
+    if (atomic_load(&l->state) != AQ_LS_CLOSED && !aq_link_stopped(l))
+        gone = send_queued(l, NULL) >= 0 && !aq_link_wants_out(l) && !aq_link_stopped(l);
+    pthread_mutex_unlock(&l->io);
+    return gone;
 }
 
 bool aq_link_stopped(aq_link *l)

@@ -16,6 +16,7 @@ struct aq_meet {
     pthread_mutex_t lock;
     aq_pairing *pairing; /* under lock, as all below */
     bool shown, over;    /* digits are on the screen; the pairing ended without */
+    aq_reach out, in;
 };
 
 static void digits_cb(void *user, aq_pairing *p, const char digits[7], const char *name)
@@ -38,6 +39,7 @@ static void done_cb(void *user, aq_pairing *p, const aq_err *err, const aq_id *i
     pthread_mutex_lock(&m->lock);
     bool waits = m->cfg.wait && !m->shown && err->code;
     m->over = true;
+    aq_pairing_reach(p, &m->out, &m->in);
     pthread_mutex_unlock(&m->lock);
     if (waits) {
         aq_log(AQ_LOG_WARN, "pool", "pairing_failed text=%s", err->text);
@@ -138,6 +140,14 @@ void aq_meet_free(aq_meet *m)
 uint16_t aq_meet_port(const aq_meet *m)
 {
     return m->listener ? aq_listener_port(m->listener) : 0;
+}
+
+void aq_meet_reach(aq_meet *m, aq_reach *ret_out, aq_reach *ret_in)
+{
+    pthread_mutex_lock(&m->lock);
+    *ret_out = m->out;
+    *ret_in = m->in;
+    pthread_mutex_unlock(&m->lock);
 }
 
 void aq_meet_answer(aq_meet *m, bool match)

@@ -69,6 +69,9 @@ int aq_pairing_accept(aq_net *, aq_link *, aq_link_cb *ret_cb, const aq_pairing_
 void aq_pairing_answer(aq_pairing *, bool match);
 /** Where the other PC is, "" before it answered. From a callback. */
 void aq_pairing_addr(aq_pairing *, char ret[AQ_ADDR_MAX + 1]);
+/** What became of calling the other PC from here, and of its calling back here (UNTRIED, too, when it has not said).
+ * From done_cb. */
+void aq_pairing_reach(const aq_pairing *, aq_reach *ret_out, aq_reach *ret_in);
 /** Ends it when it is not over (done_cb comes before this returns). Not from a callback. */
 void aq_pairing_free(aq_pairing *);
 AQ_CLEANUP_FUNC(aq_pairing *, aq_pairing_free)

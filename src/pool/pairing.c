@@ -17,14 +17,64 @@ struct aq_pairing {
     aq_pair machine;
     bool begun, grants, granted, finished;
     aq_id peer;
-    aq_err why; /* set by this side when it ends it */
+    aq_err why;       /* set by this side when it ends it */
+    aq_reach out, in; /* this PC calls the other one; the other way */
 };
+
+#define CALL_BACK_US 1500000ll
 
 static int send_msg(aq_link *link, const aq_pair_msg *m, aq_err *err)
 {
     if (m->type == 0)
         return AQ_OK;
     return aq_link_send(link, m->type, 0, m->payload, m->n, NULL, err);
+}
+
+/* ---- can they reach each other? ---------------------------------------------------------------- */
+
+static const char *const reach_words[AQ_REACH_N] = {
+    [AQ_REACH_UNTRIED] = "untried",      [AQ_REACH_FOREIGN] = "untried",
+    [AQ_REACH_NO_ROUTE] = "unreachable", [AQ_REACH_SILENT] = "timeout",
+    [AQ_REACH_BLOCKED] = "unreachable",  [AQ_REACH_REFUSED] = "refused",
+    [AQ_REACH_ANSWERS] = "ok",
+};
+
+/* Who called has reached the other; who was called calls back, where the other says that it listens. Only a call from
+ * outside shows what a firewall does. Blocks a little: nothing else is done on this link then. */
+static aq_reach call_back(aq_link *link)
+{
+    uint32_t port = aq_link_peer(link)->port;
+    char addr[AQ_ADDR_MAX + 1];
+    const char *one = addr;
+
+    if (aq_link_role(link) == AQ_DIALER)
+        return AQ_REACH_ANSWERS;
+    if (!port)
+        return AQ_REACH_UNTRIED;
+    aq_link_addr(link, addr);
+    char *colon = strrchr(addr, ':');
+    if (!colon)
+        return AQ_REACH_UNTRIED;
+    snprintf(colon, sizeof addr - (size_t)(colon - addr), ":%u", port);
+    return aq_reach_try(&one, 1, CALL_BACK_US);
+}
+
+static int take_done(aq_pairing *p, const uint8_t *payload, size_t n, aq_err *err)
+{
+    char word[16] = "";
+    aq_kv kv;
+    int rc = aq_kv_parse(payload, n, &kv, err);
+
+    rc = rc < 0 ? rc : aq_kv_text(&kv, "reach", false, word, sizeof word, err);
+    if (rc < 0)
+        return rc;
+    /* from the most telling: several have one word */
+    for (int r = AQ_REACH_ANSWERS; r > AQ_REACH_FOREIGN; r--)
+        if (!strcmp(word, reach_words[r])) {
+            p->in = (aq_reach)r;
+            break;
+        }
+    return AQ_OK;
 }
 
 /* ---- handing over ---------------------------------------------------------------------------- */
@@ -60,7 +110,7 @@ static int grant(aq_pairing *p, aq_link *link, aq_err *err)
 
 static int take_grant(aq_pairing *p, aq_link *link, const uint8_t *payload, size_t n, aq_err *err)
 {
-    static const char done[] = "reach=untried\n";
+    char done[40];
     aq_kv kv;
     uint8_t pool[16], secret[AQ_SECRET_BYTES];
     uint32_t epoch = 0, n_roster = 0;
@@ -79,7 +129,9 @@ static int take_grant(aq_pairing *p, aq_link *link, const uint8_t *payload, size
     if (rc < 0)
         return rc;
     p->finished = true;
-    return aq_link_send(link, AQ_T_PAIR_DONE, 0, done, sizeof done - 1, NULL, err);
+    p->out = call_back(link);
+    int n_done = snprintf(done, sizeof done, "reach=%s\n", reach_words[p->out]);
+    return aq_link_send(link, AQ_T_PAIR_DONE, 0, done, (size_t)n_done, NULL, err);
 }
 
 /* Under lock, after each step: 1 = both people agreed and this side grants. */
@@ -143,7 +195,10 @@ static int frame_cb(void *user, aq_link *link, const aq_hdr *h, const uint8_t *p
     if (h->type == AQ_T_PAIR_GRANT && !p->grants && !p->finished)
         return take_grant(p, link, payload, h->length, err);
     if (h->type == AQ_T_PAIR_DONE && p->granted && !p->finished) {
+        if ((rc = take_done(p, payload, h->length, err)) < 0)
+            return rc;
         p->finished = true;
+        p->out = call_back(link);
         aq_link_close(link, "idle");
         return AQ_OK;
     }
@@ -279,6 +334,12 @@ void aq_pairing_addr(aq_pairing *p, char ret[AQ_ADDR_MAX + 1])
     ret[0] = 0;
     if (link)
         aq_link_addr(link, ret);
+}
+
+void aq_pairing_reach(const aq_pairing *p, aq_reach *ret_out, aq_reach *ret_in)
+{
+    *ret_out = p->out;
+    *ret_in = p->in;
 }
 
 void aq_pairing_free(aq_pairing *p)

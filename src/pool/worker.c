@@ -359,7 +359,9 @@ static void stage_done(void *user, aq_stage *st, const aq_done *d)
     aq_err err = {0};
     const job *j = &w->now;
 
-    if (aq_backoff_is_fault(d->rc)) { /* no answer: the other PC asks again later (work) */
+    /* Memory, too: what was asked was found to fit when it was loaded. */
+    if (aq_backoff_is_fault(d->rc) ||
+        d->rc == -AQ_E_NOMEM) { /* no answer: the other PC asks again later (work) */
         w->fault = d->err;
         w->fault.code = -d->rc;
         return;
@@ -415,7 +417,7 @@ static void unload(aq_worker *w)
 uint64_t aq_layers_need_bytes(const aq_model_info *in, uint32_t l0, uint32_t l1,
                               const aq_state_cfg *sc)
 {
-    uint64_t need = 0;
+    uint64_t need = in->stage_bytes;
     double share = (double)(l1 - l0) / in->n_layer;
     double kv = (double)aq_model_kv_bytes_tok(in, sc->kv_type) * AQ_PAGE_TOK * sc->n_page;
     double recur = (double)in->recur_bytes_seq * (2.0 * sc->max_seq + sc->n_snap);
@@ -454,7 +456,7 @@ static int load(aq_worker *w, const config *c, aq_err *err)
                        c->fmt.row_f32, in->row_f32);
     if ((rc = aq_layers_check_memory(in, c->l0, c->l1, &c->state, err)) < 0)
         return rc;
-    uint64_t total = 0;
+    uint64_t total = in->stage_bytes;
     for (uint32_t i = c->l0; i < c->l1; i++)
         total += in->layer_bytes[i];
     atomic_store(&w->load.done, 0);
@@ -590,6 +592,9 @@ static void work(aq_worker *w)
     w->fault.code = 0;
     if (aq_failpoint("worker-window"))
         w->fault = (aq_err){.code = AQ_E_IO, .text = "the disk cannot be read"};
+    else if (aq_failpoint("worker-memory"))
+        stage_done(w, w->stage,
+                   &(aq_done){.rc = -AQ_E_NOMEM, .err = {.text = "no memory for a window"}});
     else if (w->now.rc < 0)
         stage_done(w, w->stage, &(aq_done){.rc = w->now.rc, .err = w->now.err});
     else

@@ -21,6 +21,7 @@ typedef struct job {
     const char *out;
     char
         *part; /* written first, then takes the place of out; NULL when out is a device or a pipe */
+    bool nameless; /* until it is whole */
     FILE *f;
     float *logits, *hidden; /* [chunk][n_vocab], [n][n_embd] with --draft */
 } job;
@@ -71,6 +72,29 @@ static int draft_rows(job *j)
     return CLI_OK;
 }
 
+/** A file without a name in the folder of `out`, which goes with this program whatever ends it; -1 where there are none. */
+static int open_nameless(const char *out)
+{
+    AQ_AUTOFREE char *dir = strdup(out);
+    if (!dir)
+        return -1;
+    char *slash = strrchr(dir, '/');
+    if (slash == dir)
+        slash[1] = 0;
+    else if (slash)
+        *slash = 0;
+    return open(slash ? dir : ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+}
+
+/** Its name beside `out`, from where it takes out's place. */
+static int give_name(const job *j)
+{
+    char fd[64];
+    snprintf(fd, sizeof fd, "/proc/self/fd/%d", fileno(j->f));
+    unlink(j->part);
+    return linkat(AT_FDCWD, fd, AT_FDCWD, j->part, AT_SYMLINK_FOLLOW);
+}
+
 /** Nothing is lost: a file that exists stays until the new one is whole, and what is read is not written to. */
 static int open_out(job *j, const char *model, const char *tokens)
 {
@@ -90,7 +114,10 @@ static int open_out(job *j, const char *model, const char *tokens)
             j->part = NULL;
             return cli_error(CLI_FAILED, j->out, "out of memory");
         }
-        fd = open(j->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        fd = open_nameless(j->out);
+        j->nameless = fd >= 0;
+        if (fd < 0)
+            fd = open(j->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     }
     j->f = fd < 0 ? NULL : fdopen(fd, "wb");
     if (j->f)
@@ -125,6 +152,8 @@ static int run(job *j, const char *model, const char *tokens, bool draft)
         rc = main_rows(j, draft);
     if (rc == CLI_OK && draft)
         rc = draft_rows(j);
+    if (rc == CLI_OK && (fflush(j->f) != 0 || (j->nameless && give_name(j) != 0)))
+        rc = cli_error(CLI_FAILED, j->out, "cannot write: %s", strerror(errno));
     if (fclose(j->f) != 0 && rc == CLI_OK)
         rc = cli_error(CLI_FAILED, j->out, "cannot write: %s", strerror(errno));
     if (rc == CLI_OK && j->part && rename(j->part, j->out) != 0)

@@ -18,6 +18,7 @@ typedef struct member_opt {
     const char *state, *name, *bind;
     uint32_t port, wait_ms;
     bool json, wait;
+    const char *more[2]; /* of permit, after the PC */
 } member_opt;
 
 static const struct {
@@ -308,6 +309,7 @@ typedef struct pairing {
     char digits[7], name[AQ_NAME_MAX + 1];
     aq_err why;
     aq_id id;
+    aq_reach out, in;
 } pairing;
 
 static void wake(pairing *p)
@@ -442,6 +444,14 @@ static int whom(const member_opt *mo, const aq_trust *t, const char *arg, aq_fou
     return 0;
 }
 
+/* As reach_names, of a PC that has an address. */
+static const char *const call_names[AQ_REACH_N] = {
+    [AQ_REACH_UNTRIED] = "untried",   [AQ_REACH_FOREIGN] = "foreign",
+    [AQ_REACH_NO_ROUTE] = "no-route", [AQ_REACH_SILENT] = "silent",
+    [AQ_REACH_BLOCKED] = "blocked",   [AQ_REACH_REFUSED] = "refused",
+    [AQ_REACH_ANSWERS] = "answers",
+};
+
 static int pair_report(const member_opt *mo, const aq_trust *t, const pairing *p, aq_err *err)
 {
     AQ_AUTOFREE aq_roster *r = malloc(sizeof *r);
@@ -456,9 +466,14 @@ static int pair_report(const member_opt *mo, const aq_trust *t, const pairing *p
         put_id(&o, &p->id);
         put(&o, ",\"name\":");
         put_json(&o, p->name);
-        put(&o, ",\"digits\":\"%s\",\"pool\":\"%s\"}\n", p->digits, hex);
+        put(&o, ",\"digits\":\"%s\",\"pool\":\"%s\",\"reach\":\"%s\",\"reached\":\"%s\"}\n",
+            p->digits, hex, call_names[p->out], call_names[p->in]);
     } else {
         put(&o, "paired with %s: the pool has %u PCs\n", p->name, r->n);
+        if (p->out != AQ_REACH_UNTRIED && p->out != AQ_REACH_ANSWERS)
+            put(&o, "%s cannot be called from here: %s\n", p->name, aq_reach_text(p->out));
+        if (p->in != AQ_REACH_UNTRIED && p->in != AQ_REACH_ANSWERS)
+            put(&o, "%s cannot call this PC: %s\n", p->name, aq_reach_text(p->in));
     }
     return out_end(&o, "pool pair");
 }
@@ -482,7 +497,9 @@ static int pair_run(const member_opt *mo, aq_trust *t, const aq_meet_cfg *cfg, p
             return rc;
         fprintf(stderr, "%s waits for another PC on port %u\n", name, aq_meet_port(m));
     }
-    return talk(p, m, err);
+    rc = talk(p, m, err);
+    aq_meet_reach(m, &p->out, &p->in);
+    return rc;
 }
 
 static int pool_pair(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)
@@ -534,28 +551,36 @@ static int pool_add(const member_opt *mo, aq_trust *t, const char *arg, aq_err *
     return out_end(&o, "pool add");
 }
 
+/* By name or id; *ret stays when there is none. */
+static int find_member(const aq_roster *r, const char *arg, const aq_member **ret, aq_err *err)
+{
+    uint32_t n = 0;
+    char hex[65];
+
+    for (uint32_t i = 0; i < r->n; i++) {
+        aq_hex(r->m[i].id.b, 32, hex);
+        if (strcmp(r->m[i].name, arg) && strcmp(hex, arg))
+            continue;
+        *ret = &r->m[i];
+        n++;
+    }
+    return n > 1 ? aq_fail(err, AQ_E_INVAL,
+                           "%u members are called '%s': give the id (pool status --json)", n, arg)
+                 : 0;
+}
+
 static int pool_remove(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)
 {
     AQ_AUTOFREE aq_roster *r = calloc(1, sizeof *r);
-    aq_member *hit = NULL;
-    uint32_t n_hit = 0;
-    char hex[65];
+    const aq_member *hit = NULL;
     out o = {0};
     int rc = r ? aq_trust_hold(t, err) : aq_fail(err, AQ_E_NOMEM, "out of memory");
 
     if (rc < 0)
         return rc;
     (void)!aq_trust_roster(t, r);
-    for (uint32_t i = 0; i < r->n; i++) {
-        aq_hex(r->m[i].id.b, 32, hex);
-        if (strcmp(r->m[i].name, arg) && strcmp(hex, arg))
-            continue;
-        hit = &r->m[i];
-        n_hit++;
-    }
-    if (n_hit > 1)
-        return aq_fail(err, AQ_E_INVAL,
-                       "%u members are called '%s': give the id (pool status --json)", n_hit, arg);
+    if ((rc = find_member(r, arg, &hit, err)) < 0)
+        return rc;
     if (hit)
         rc = aq_trust_remove(t, &hit->id, err);
     else if ((rc = aq_known_drop(t, arg, err)) == 0)
@@ -566,8 +591,8 @@ static int pool_remove(const member_opt *mo, aq_trust *t, const char *arg, aq_er
     if (mo->json) {
         put(&o, "{\"removed\":");
         put_json(&o, arg);
-        put(&o, ",\"member\":%s,\"epoch\":%u}\n", n_hit ? "true" : "false", r->epoch);
-    } else if (n_hit) {
+        put(&o, ",\"member\":%s,\"epoch\":%u}\n", hit ? "true" : "false", r->epoch);
+    } else if (hit) {
         put(&o,
             "%s is removed; the pool has a new secret (epoch %u), which the other members get "
             "when they meet this PC\n",
@@ -576,6 +601,46 @@ static int pool_remove(const member_opt *mo, aq_trust *t, const char *arg, aq_er
         put(&o, "%s is forgotten\n", arg);
     }
     return out_end(&o, "pool remove");
+}
+
+static int pool_permit(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)
+{
+    AQ_AUTOFREE aq_roster *r = calloc(1, sizeof *r);
+    const aq_member *m = NULL;
+    uint32_t bit = 0;
+    out o = {0};
+    int rc = r ? 0 : aq_fail(err, AQ_E_NOMEM, "out of memory");
+
+    for (size_t i = 0; i < AQ_LEN(perm_names); i++)
+        if (!strcmp(mo->more[0], perm_names[i].name))
+            bit = perm_names[i].bit;
+    bool on = !strcmp(mo->more[1], "on");
+    if (rc >= 0 && (!bit || (!on && strcmp(mo->more[1], "off") != 0)))
+        rc = aq_fail(err, AQ_E_INVAL,
+                     "'%s %s': permissions are requests, layers, experts and files, each on or off",
+                     mo->more[0], mo->more[1]);
+    if (rc < 0 || (rc = aq_trust_hold(t, err)) < 0)
+        return rc;
+    (void)!aq_trust_roster(t, r);
+    if ((rc = find_member(r, arg, &m, err)) < 0)
+        return rc;
+    if (!m || aq_id_equal(&m->id, aq_trust_id(t)))
+        return aq_fail(err, AQ_E_INVAL, "'%s' is no other PC of this pool", arg);
+    uint32_t perms = on ? m->perms | bit : m->perms & ~bit;
+    if ((rc = aq_trust_set_perms(t, &m->id, perms, err)) < 0)
+        return rc;
+    if (mo->json) {
+        put(&o, "{");
+        put_id(&o, &m->id);
+        put(&o, ",\"name\":");
+        put_json(&o, m->name);
+        put(&o, ",");
+        put_perms(&o, perms);
+        put(&o, "}\n");
+    } else {
+        put(&o, "%s may %suse %s here\n", m->name, on ? "" : "not ", mo->more[0]);
+    }
+    return out_end(&o, "pool permit");
 }
 
 static int pool_leave(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)
@@ -600,14 +665,18 @@ static int pool_leave(const member_opt *mo, aq_trust *t, const char *arg, aq_err
 
 static const struct {
     const char *name, *where, *needs; /* needs: NULL = no argument */
+    int n_pos;
     int (*run)(const member_opt *, aq_trust *, const char *arg, aq_err *);
 } commands[] = {
-    {"status", "pool status", NULL, pool_status},
-    {"list", "pool list", NULL, pool_list},
-    {"pair", "pool pair", "ADDRESS or NAME of the other PC, or --wait", pool_pair},
-    {"add", "pool add", "ADDRESS of the other PC", pool_add},
-    {"remove", "pool remove", "NAME or id of a member, or an added ADDRESS", pool_remove},
-    {"leave", "pool leave", NULL, pool_leave},
+    {"status", "pool status", NULL, 0, pool_status},
+    {"list", "pool list", NULL, 0, pool_list},
+    {"pair", "pool pair", "ADDRESS or NAME of the other PC, or --wait", 1, pool_pair},
+    {"add", "pool add", "ADDRESS of the other PC", 1, pool_add},
+    {"remove", "pool remove", "NAME or id of a member, or an added ADDRESS", 1, pool_remove},
+    {"permit", "pool permit",
+     "NAME or id of a member, then requests, layers, experts or files, then on or off", 3,
+     pool_permit},
+    {"leave", "pool leave", NULL, 0, pool_leave},
 };
 
 int cli_pool_member(int argc, char **argv)
@@ -618,7 +687,7 @@ int cli_pool_member(int argc, char **argv)
                       {"--wait", 'b', &mo.wait}, {"--bind", 's', &mo.bind},
                       {"--port", 'u', &mo.port}, {0}};
     AQ_AUTO(aq_trust_free) aq_trust *t = NULL;
-    const char *pos[1] = {NULL};
+    const char *pos[3] = {NULL};
     aq_err err = {0};
     int n_pos;
     size_t i = 0;
@@ -628,15 +697,18 @@ int cli_pool_member(int argc, char **argv)
     if (i == AQ_LEN(commands))
         return cli_error(
             CLI_CANNOT, "pool",
-            "needs a command: status, list, pair, add, remove, leave or check (aquifer-cli "
+            "needs a command: status, list, pair, add, remove, permit, leave or check (aquifer-cli "
             "--help shows the use)");
-    int code = cli_parse(argc - 1, argv + 1, opts, pos, 1, &n_pos);
+    int code = cli_parse(argc - 1, argv + 1, opts, pos, 3, &n_pos);
     if (code != CLI_OK)
         return code;
-    bool takes = commands[i].needs && !mo.wait;
-    if (takes != (n_pos == 1))
-        return cli_error(CLI_CANNOT, commands[i].where, takes ? "needs %s" : "takes no '%s'",
-                         takes ? commands[i].needs : pos[0]);
+    int takes = mo.wait ? 0 : commands[i].n_pos;
+    if (n_pos < takes)
+        return cli_error(CLI_CANNOT, commands[i].where, "needs %s", commands[i].needs);
+    if (n_pos > takes)
+        return cli_error(CLI_CANNOT, commands[i].where, "takes no '%s'", pos[takes]);
+    mo.more[0] = pos[1];
+    mo.more[1] = pos[2];
     bool pairs = commands[i].run == pool_pair;
     if (!pairs && mo.wait)
         return cli_error(CLI_CANNOT, "--wait", "belongs to pool pair");

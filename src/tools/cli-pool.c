@@ -240,13 +240,14 @@ static int report(check *c, uint32_t cut, const aq_split_state *st)
     if (c->json)
         rc = aq_bytes_putf(&c->out,
                            "%s{\"cut\":%u,\"same\":%s,\"tokens_same\":%u,\"logprob_diff\":%.3g,"
-                           "\"prompt_ms\":%.2f,\"gen_ms\":%.2f,\"windows\":%llu,\"worker_ms\":%.2f,"
+                           "\"prompt_ms\":%.2f,\"gen_ms\":%.2f,\"gen_worker_ms\":%.2f,"
+                           "\"gen_network_ms\":%.2f,\"windows\":%llu,\"worker_ms\":%.2f,"
                            "\"network_ms\":%.2f,\"tx_bytes\":%llu,\"rx_bytes\":%llu}",
                            c->n_cut ? "," : "", cut, good ? "true" : "false", same, w,
-                           ms(a->usage.prompt_us), ms(a->usage.gen_us),
-                           (unsigned long long)st->n_window, ms((int64_t)st->worker_us),
-                           ms((int64_t)st->net_us), (unsigned long long)st->tx_bytes,
-                           (unsigned long long)st->rx_bytes);
+                           ms(a->usage.prompt_us), ms(a->usage.gen_us), ms(a->usage.gen_worker_us),
+                           ms(a->usage.gen_net_us), (unsigned long long)st->n_window,
+                           ms((int64_t)st->worker_us), ms((int64_t)st->net_us),
+                           (unsigned long long)st->tx_bytes, (unsigned long long)st->rx_bytes);
     else
         rc =
             aq_bytes_putf(&c->out,

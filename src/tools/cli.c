@@ -229,7 +229,15 @@ int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err)
 
 int cli_rt(uint32_t n_threads, aq_rt **ret, aq_err *err)
 {
-    const char *path = getenv("AQ_CPU");
+    const char *path = getenv("AQ_CPU"), *spin = getenv("AQ_SPIN_US");
     aq_rt_cfg cfg = {.n_threads = n_threads, .cpu_path = path && *path ? path : NULL};
+    if (spin && *spin) {
+        char *end;
+        unsigned long us = strtoul(spin, &end, 10);
+        if (*end || us == 0 || us > 1000000)
+            return aq_fail(err, AQ_E_INVAL, "AQ_SPIN_US is '%.20s': 1 to 1000000 microseconds",
+                           spin);
+        cfg.spin_us = (uint32_t)us;
+    }
     return aq_rt_new(&cfg, ret, err);
 }

@@ -49,6 +49,9 @@ static const struct {
      "  aquifer-cli pool add ADDRESS [--json]\n      remember where a PC is\n"
      "  aquifer-cli pool remove NAME|ID|ADDRESS [--json]\n      a member out of the pool, or an "
      "added address\n"
+     "  aquifer-cli pool permit NAME|ID requests|layers|experts|files on|off [--json]\n      what "
+     "a "
+     "member may use on this PC\n"
      "  aquifer-cli pool leave [--json]\n      this PC out of its pool\n"
      "  aquifer-cli pool check MODEL [--self | --pc NAME --addr ADDRESS] [--cut N] [--rows "
      "f32|f16|bf16] [--json]\n      the split of a model over two PCs against one PC\n"},

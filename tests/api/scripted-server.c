@@ -255,9 +255,9 @@ static size_t unhex(const char *text, uint8_t *ret, size_t cap)
 static aq_model *make_model(const aq_json *scripts, aq_bytes *text)
 {
     static toy_word words[VOCAB];
-    static const char tmpl[] =
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    static const char tmpl[] = "{# <think></think> #}{% for m in messages %}<|im_start|>{{ m.role "
+                               "}}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
     uint32_t n = 0;
     int32_t id = FIRST;
     aq_model *m = toy_model(1, VOCAB, false);

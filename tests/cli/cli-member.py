@@ -80,7 +80,7 @@ for what, args, has in [('pair', [], 'needs ADDRESS'), ('add', [], 'needs ADDRES
                         ('list', ['--wait'], '--wait'), ('pair', ['--port', '1', '127.0.0.1'], '--port'),
                         ('pair', ['--wait', '--port', '65536'], '65535')]:
     fails(2, has, 'pool %s %s' % (what, ' '.join(args)), 'pool', what, *args, *at('studio'))
-fails(2, 'status, list, pair, add, remove, leave or check', 'no such command', 'pool', 'nonsense')
+fails(2, 'status, list, pair, add, remove, permit, leave or check', 'no such command', 'pool', 'nonsense')
 
 # --- addresses --------------------------------------------------------------------------------------------------------------------
 j = pool('studio', 'add', '127.0.0.1:1')
@@ -126,6 +126,18 @@ ok(s['pool'] == p['pool'] and s['epoch'] == p['epoch'] == 1 and {m['id'] for m i
 m, = [m for m in s['members'] if not m['this']]
 ok(m['name'] == 'Laptop' and m['permissions'] == ['requests', 'layers'] and m['addresses'] == ['127.0.0.1:%d' % port],
    'its permissions, and where it was', m)
+j = pool('studio', 'permit', 'Laptop', 'layers', 'off')
+ok(isinstance(j, dict) and j['name'] == 'Laptop' and j['permissions'] == ['requests'], 'a permission is taken back', j)
+j = pool('studio', 'permit', p['id'], 'files', 'on')
+ok(isinstance(j, dict) and j['permissions'] == ['requests', 'files'], 'another is given, by id', j)
+ok([m['permissions'] for m in pool('studio', 'status')['members'] if not m['this']] == [['requests', 'files']]
+   and pool('studio', 'permit', 'Laptop', 'files', 'off') and pool('studio', 'permit', 'Laptop', 'layers', 'on')['permissions'] == ['requests', 'layers'],
+   'and kept')
+fails(1, 'nobody', 'a permission of no member', 'pool', 'permit', 'nobody', 'layers', 'on', *at('studio'))
+fails(1, 'Studio', 'of this PC itself', 'pool', 'permit', 'Studio', 'layers', 'on', *at('studio'))
+fails(1, 'telepathy on', 'no such permission', 'pool', 'permit', 'Laptop', 'telepathy', 'on', *at('studio'))
+fails(1, 'layers maybe', 'neither on nor off', 'pool', 'permit', 'Laptop', 'layers', 'maybe', *at('studio'))
+fails(2, 'needs NAME', 'too few words', 'pool', 'permit', 'Laptop', 'layers', *at('studio'))
 ok(all(stat.S_IMODE(os.stat(os.path.join(top, x, f)).st_mode) == 0o600 for x in ('studio', 'laptop')
        for f in ('identity-key', 'pool-secret', 'lock')), 'nobody else may read the files')
 pcs = {x['name']: x for x in pool('studio', 'list')['pcs']}

@@ -472,6 +472,33 @@ static int alloc_run(void *user)
     return rc;
 }
 
+/* What loading reads is what was said: progress ends at its total, and the figures that others plan with are the same. */
+static void progress(const char *arch, const char *backend)
+{
+    rig r;
+    aq_err err = {0};
+    bool good = rig_open_path(&r, arch, "F16", backend, 1, cpu_path, NULL) == 0;
+    const aq_model_info *in = good ? aq_model_get_info(r.m) : NULL;
+    for (uint32_t k = 0; good && k < 2; k++) { /* the ends; all layers */
+        aq_place place = {.flags = k ? 0 : AQ_PLACE_ENDS};
+        aq_progress p = {0};
+        void *w = NULL;
+        uint32_t n = k ? in->n_layer : 0;
+        uint64_t want = k ? in->stage_bytes : in->ends_bytes;
+        for (uint32_t i = 0; i < n; i++)
+            want += in->layer_bytes[i];
+        good = r.be->load(r.rt, r.m, &r.src, &place, 0, n, &p, &w, &err) == 0 &&
+               atomic_load(&p.done) == want && aq_net_load_bytes(r.m, &place, 0, n) == want;
+        if (!good)
+            printf("# %llu read, %llu said\n", (unsigned long long)atomic_load(&p.done),
+                   (unsigned long long)want);
+        if (w)
+            r.be->drop(w);
+    }
+    ok(good, "%s, %s: as many bytes are loaded as were said", arch, backend);
+    rig_close(&r);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const archs[] = {"llama", "qwen3moe", "qwen35", "qwen4exp"};
@@ -493,11 +520,15 @@ int main(int argc, char **argv)
         threads(archs[i], backend);
         stages(archs[i], backend);
         cancels(archs[i], backend);
+        if (!cpu_path)
+            progress(archs[i], backend);
     }
     for (size_t i = 0; i < AQ_LEN(more); i++) {
         brief(more[i], backend, i % 3); /* every KV type, deepseek2 with q8_0 */
         threads(more[i], backend);
         stages(more[i], backend);
+        if (!cpu_path) /* once: the reference */
+            progress(more[i], backend);
     }
     if (slow)
         brief("qwen4exp", backend, AQ_KV_F16);

@@ -358,6 +358,10 @@ static void test_rows(const aq_isa *isa)
             bits = bits && !memcmp(b, a + i, 4);
         }
         ok(bits, "%s swiglu n=%u: the same bits one by one", isa->name, n);
+        isa->oai(x, w, n, a);
+        aq_isa_c.oai(x, w, n, b);
+        e = rel(a, b, n);
+        ok(e < 1e-6, "%s oai n=%u: %.1e (below 1e-06)", isa->name, n, e);
         isa->to_f16(x, n, ha);
         aq_isa_c.to_f16(x, n, hb);
         ok(!memcmp(ha, hb, n * 2), "%s to_f16 n=%u", isa->name, n);
@@ -440,6 +444,35 @@ static void test_attention(const aq_isa *isa, uint32_t d, uint32_t n_tok)
     free(kv);
 }
 
+static void test_delta(const aq_isa *isa, uint32_t d)
+{
+    float *q = get(d * 4), *k = get(d * 4), *v = get(d * 4), *o = get(d * 4), *o2 = get(d * 4);
+    float *in = get((size_t)d * d * 4), *a = get((size_t)d * d * 4), *b = get((size_t)d * d * 4);
+    for (uint32_t i = 0; i < d; i++) {
+        q[i] = rnd_normal() / sqrtf((float)d);
+        k[i] = rnd_normal() / sqrtf((float)d);
+        v[i] = rnd_normal();
+    }
+    for (uint32_t i = 0; i < d * d; i++)
+        in[i] = rnd_normal();
+    isa->delta(d, 0.9f, 0.7f, q, k, v, in, a, o);
+    aq_isa_c.delta(d, 0.9f, 0.7f, q, k, v, in, b, o2);
+    double e = fmax(rel(a, b, (size_t)d * d), rel(o, o2, d));
+    ok(e < 4e-6, "%s delta d=%u: %.1e (below 4e-06)", isa->name, d, e);
+    memcpy(b, in, (size_t)d * d * 4);
+    isa->delta(d, 0.9f, 0.7f, q, k, v, b, b, o2);
+    ok(!memcmp(a, b, (size_t)d * d * 4) && !memcmp(o, o2, d * 4), "%s delta d=%u: in place",
+       isa->name, d);
+    free(q);
+    free(k);
+    free(v);
+    free(o);
+    free(o2);
+    free(in);
+    free(a);
+    free(b);
+}
+
 static void test_from_f16(const aq_isa *isa)
 {
     enum { N = 75 };
@@ -477,6 +510,8 @@ int main(int argc, char **argv)
         test_quant(isa);
         test_rows(isa);
         test_from_f16(isa);
+        test_delta(isa, 128);
+        test_delta(isa, 20);
         test_attention(isa, 64, 64);
         test_attention(isa, 128, 37);
         test_attention(isa, 80, 5);

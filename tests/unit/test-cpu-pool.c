@@ -2,6 +2,7 @@
 /* The CPU pool under stress, what it does when idle, and the runtime around it. */
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -160,6 +161,47 @@ static bool put_file(const char *dir, const char *name, const char *text)
     return fclose(f) == 0 && good;
 }
 
+/* The quota of a made-up tree of cgroups, v2 or v1. */
+static uint32_t quota(const char *dir, const char *cgroup)
+{
+    char path[600];
+    put_file(dir, "cgroup", cgroup);
+    snprintf(path, sizeof path, "%s/cgroup", dir);
+    return aq_cpu_quota_from(path, dir);
+}
+
+static void test_quota(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    char dir[300], sub[400], deep[500];
+    snprintf(dir, sizeof dir, "%s/quota-XXXXXX", tmp ? tmp : "/tmp");
+    if (!ok(mkdtemp(dir) != NULL, "a folder"))
+        return;
+    snprintf(sub, sizeof sub, "%s/a", dir);
+    snprintf(deep, sizeof deep, "%s/a/b", dir);
+    mkdir(sub, 0700);
+    mkdir(deep, 0700);
+    ok(quota(dir, "0::/a/b\n") == UINT32_MAX, "no files, no quota");
+    put_file(deep, "cpu.max", "max 100000\n");
+    ok(quota(dir, "0::/a/b\n") == UINT32_MAX, "max is no quota");
+    put_file(sub, "cpu.max", "350000 100000\n");
+    ok(quota(dir, "0::/a/b\n") == 3, "3.5 CPUs of the group above are 3");
+    put_file(deep, "cpu.max", "50000 100000\n");
+    ok(quota(dir, "0::/a/b\n") == 1, "half a CPU is 1");
+    ok(quota(dir, "0::/\n") == UINT32_MAX, "the root group has none");
+    snprintf(sub, sizeof sub, "%s/cpu", dir);
+    mkdir(sub, 0700);
+    put_file(sub, "cpu.cfs_quota_us", "200000\n");
+    put_file(sub, "cpu.cfs_period_us", "100000\n");
+    ok(quota(dir, "3:cpu,cpuacct:/\n2:memory:/x\n") == 2, "v1: 2");
+    put_file(sub, "cpu.cfs_quota_us", "-1\n");
+    ok(quota(dir, "3:cpu,cpuacct:/\n") == UINT32_MAX, "v1: none");
+    ok(aq_cpu_in_list("0-7,16,18-19\n", 5) && aq_cpu_in_list("0-7,16,18-19\n", 16) &&
+           aq_cpu_in_list("0-7,16,18-19\n", 19) && !aq_cpu_in_list("0-7,16,18-19\n", 17) &&
+           !aq_cpu_in_list("", 0) && !aq_cpu_in_list("x", 0),
+       "lists of CPUs");
+}
+
 static void test_mem(void)
 {
     char dir[] = "/tmp/aq-mem-XXXXXX", a[600], b[600], info[600], cg[600];
@@ -206,6 +248,7 @@ int main(void)
 {
     test_stress();
     test_idle();
+    test_quota();
     test_errors();
     test_rt();
     test_mem();

@@ -580,14 +580,19 @@ static bool has_digits(node *x, const char *digits)
     return false;
 }
 
+static void end_pairing_of(node *from, node *to)
+{
+    aq_pairing_free(from->pair_out);
+    aq_pairing_free(to->pair_in);
+    from->pair_out = to->pair_in = NULL;
+    from->done_out = to->done_in = false;
+    memset(from->digits_out, 0, 7);
+    memset(to->digits_in, 0, 7);
+}
+
 static void end_pairing(void)
 {
-    aq_pairing_free(p1.pair_out);
-    aq_pairing_free(p2.pair_in);
-    p1.pair_out = p2.pair_in = NULL;
-    p1.done_out = p2.done_in = false;
-    memset(p1.digits_out, 0, 7);
-    memset(p2.digits_in, 0, 7);
+    end_pairing_of(&p1, &p2);
 }
 
 static void test_pairing(void)
@@ -621,6 +626,11 @@ static void test_pairing(void)
     ok(node_wait(&p1, &p1.done_out) && node_wait(&p2, &p2.done_in) && p1.err_out.code == 0 &&
            p2.err_in.code == 0,
        "They Match on both: paired (%s %s)", p1.err_out.text, p2.err_in.text);
+    aq_reach out1, in1, out2, in2;
+    aq_pairing_reach(p1.pair_out, &out1, &in1);
+    aq_pairing_reach(p2.pair_in, &out2, &in2);
+    ok(out1 == AQ_REACH_ANSWERS && in1 == AQ_REACH_UNTRIED && out2 == AQ_REACH_UNTRIED,
+       "who called has reached the other, and listens nowhere itself");
     aq_cred x, y;
     aq_trust_cred(p1.trust, &x);
     aq_trust_cred(p2.trust, &y);
@@ -648,6 +658,32 @@ static void test_pairing(void)
            aq_trust_perms(p3.trust, aq_trust_id(p1.trust)) == 3,
        "it learns of all members (%s)", p3.err_out.text);
     ok(node_wait(&p2, &p2.done_in) && node_listen(&p1, "127.0.0.1"), "done");
+    aq_pairing_reach(p2.pair_in, &out2, &in2);
+    ok(in2 == AQ_REACH_ANSWERS, "who grants hears that it is reached");
+    /* a PC that says it listens, where a firewall refuses (here: nobody listens), and one that does */
+    static node p5;
+    aq_err err = {0};
+    ok(node_start(&p5, top, "p5"), "one more PC");
+    for (int listens = 0; listens < 2; listens++) {
+        if (listens)
+            ok(node_listen(&p5, "127.0.0.1"), "it listens");
+        else
+            aq_net_set_port(p5.net, 9); /* discard: nobody */
+        end_pairing_of(&p5, &p2);
+        ok(node_dial_with(&p5, &p2, &d, false) && has_digits(&p5, p5.digits_out) &&
+               has_digits(&p2, p2.digits_in),
+           "digits");
+        aq_pairing_answer(p2.pair_in, true);
+        aq_pairing_answer(p5.pair_out, true);
+        bool good =
+            node_wait(&p2, &p2.done_in) && node_wait(&p5, &p5.done_out) && p2.err_in.code == 0;
+        aq_pairing_reach(p2.pair_in, &out2, &in2);
+        ok(good && out2 == (listens ? AQ_REACH_ANSWERS : AQ_REACH_REFUSED), "called back: %s",
+           aq_reach_text(out2));
+        ok(aq_trust_leave(p5.trust, &err) == 0, "it leaves");
+    }
+    end_pairing_of(&p5, &p2);
+    node_stop(&p5);
     aq_net_set_open(p2.net, false, false);
 
     struct sockaddr_storage two[2] = {p1.addr, p2.addr};
@@ -667,7 +703,6 @@ static void test_pairing(void)
     node_hang_up(&p1, &p2);
 
     /* p2 removes p3 while p1 is away: p1 gets the new secret, p3 does not. */
-    aq_err err = {0};
     ok(aq_trust_remove(p2.trust, aq_trust_id(p3.trust), &err) == 0, "p3 is removed");
     ok(!node_dial(&p3, &p2, AQ_FOR_STEP) && node_wait_closed(&p3.out) &&
            p3.out.why.code == AQ_E_AUTH,

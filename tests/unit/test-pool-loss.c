@@ -634,6 +634,45 @@ static void take_over(const rig *r)
     aq_clock_set(-1);
 }
 
+/* The worker's own disk or memory fails in the middle of an answer, and its disk once more when it begins anew: it says why, waits 3 s,
+ * then 6 s, and the answer goes on. */
+static void break_worker(const rig *r, const char *what)
+{
+    kase k = {.r = r, .fault = SLOW_LINK, .phase = DECODE};
+    aq_node_state ns = {0};
+    aq_split_state st;
+    aq_err err = {0};
+
+    aq_clock_set(1000000000000ll);
+    if (!ok(start_worker(&k, false) && split_open(r, relay_port(k.cable), &k.s, &err) >= 0 &&
+                at_point(&k, aq_split_engine(k.s)),
+            "%s: in the middle of an answer %s", what, err.text))
+        return;
+    aq_failpoint_set(what, 1, 1);
+    hold_off(&k);
+    ok(until((aq_split_get_state(k.s, &st), strstr(st.text, "begins anew in 3 s"))) &&
+           strstr(st.text, "Laptop"),
+       "%s: it says why, and when: %s", what, st.text);
+    aq_node_get_state(k.n, &ns);
+    ok(ns.n_fault == 1 && !ns.loaded && strstr(st.text, ns.fault), "%s: and keeps it: %s", what,
+       ns.fault);
+    aq_failpoint_set("wsrc-read", 1, 1);
+    aq_clock_advance(3000000);
+    ok(until((aq_split_get_state(k.s, &st), strstr(st.text, "begins anew in 6 s"))),
+       "%s: its disk fails when it begins anew: %s", what, st.text);
+    aq_clock_advance(6000000);
+    ok(right(&k.c, r) && until(is(&k, AQ_SPLIT_RUNNING)), "%s: the answer goes on", what);
+    aq_node_get_state(k.n, &ns);
+    ok(ns.n_fault == 2 && ns.fault[0] && ns.loaded, "%s: the last reason stays: %s", what,
+       ns.fault);
+    aq_failpoint_set("wsrc-read", 0, 0);
+    chat_end(&k.c);
+    aq_split_free(k.s);
+    aq_node_free(k.n);
+    relay_end(k.cable);
+    aq_clock_set(-1);
+}
+
 /* What one PC says, and how many bytes of an undisturbed reply over two go to its points. */
 static bool prepare(rig *r, const char *arch)
 {
@@ -700,8 +739,11 @@ int main(int argc, char **argv)
     for (int f = KILL_WORKER; all && f <= LOSE_PACKETS; f++)
         for (int p = PREFILL; p <= LOADING; p++)
             run_case(&rigs[(f + p) % 3], (enum fault)f, (enum phase)p);
-    if (all)
+    if (all) {
         take_over(&rigs[0]);
+        break_worker(&rigs[1], "worker-window");
+        break_worker(&rigs[2], "worker-memory");
+    }
     for (uint32_t i = 0; i < 3; i++) {
         aq_wsrc_close(&rigs[i].src);
         aq_model_free(rigs[i].m);

@@ -312,9 +312,22 @@ static void refusals(const rig *r, const rig *other)
     ok(split_with(r, &c, aq_node_port(n), 2, NULL, 0, &second, &err) == -AQ_E_BUSY &&
            !strcmp(err.text, "Laptop works for Studio PC"),
        "a second coordinator: %s", err.text);
+    /* who only asks how it is has a connection of its own, as has who only calls */
+    struct sockaddr_storage at;
+    aq_peer_mem mem = {0};
+    char text[64];
+    const char *one = text;
+    snprintf(text, sizeof text, "127.0.0.1:%u", aq_node_port(n));
+    bool asked = aq_addr_parse(text, 0, &at, &err) == 0;
+    for (uint32_t i = 0; asked && i < 5; i++)
+        asked = aq_peer_mem_ask(c.net, &at, 1, NULL, NULL, &mem, &err) >= 0 && mem.bytes > 0 &&
+                !strcmp(mem.works_for, "Studio PC") &&
+                aq_reach_try(&one, 1, 5000000) == AQ_REACH_ANSWERS;
+    ok(asked, "nor do five questions and five calls (%s)", err.text);
+    aq_split_get_state(s, &st);
     aq_node_get_state(n, &ns);
-    ok(chat_wait(&ch) && right(r, &ch, 0) && ns.n_load == 1 && ns.l0 == 1,
-       "does not disturb the first");
+    ok(chat_wait(&ch) && right(r, &ch, 0) && ns.n_load == 1 && ns.l0 == 1 && st.n_loss == 0,
+       "disturb the first");
     chat_end(&ch);
     aq_split_free(s);
     wait_until((aq_node_get_state(n, &ns), !ns.who[0]));
@@ -563,6 +576,51 @@ static void formats(const rig *r)
     aq_node_free(n);
 }
 
+/* A snapshot on the other PC: saved, restored to the same bits, dropped and then refused. */
+static void checkpoints(const rig *r)
+{
+    size_t n = r->in->row_f32, n_x = 16 * n;
+    AQ_AUTOFREE float *x = calloc(n_x, sizeof *x), *a1 = calloc(n, sizeof *a1),
+                      *a2 = calloc(n, sizeof *a2);
+    aq_node *there = serve(r, 0);
+    hand h = {.mu = PTHREAD_MUTEX_INITIALIZER, .cv = PTHREAD_COND_INITIALIZER};
+    aq_stage *st = NULL;
+    aq_err err = {0};
+    aq_row row = {.pos = 16, .flags = AQ_ROW_BACK};
+    aq_op op[] = {{.kind = AQ_OP_SNAP, .arg = 5}, {.kind = AQ_OP_RESTORE, .arg = 5}};
+    aq_op drop = {.kind = AQ_OP_FREE, .seq = AQ_SEQ_NONE, .arg = 5};
+
+    for (size_t i = 0; i < n_x; i++)
+        x[i] = (float)((i * 2654435761u >> 9) % 2001) / 1000.0f - 1.0f;
+    bool good = there && remote_at(r, aq_node_port(there), 1, 0, 1, &st, &err) >= 0 &&
+                through(&h, st, r, x) >= 0;
+    if (!ok(good, "%s: 16 rows over there %s", r->arch, err.text))
+        return;
+    h.n_x = n;
+    int rc[4];
+    for (uint32_t k = 0; k < 4; k++) { /* save and go on; restore and go on; drop; restore */
+        aq_window w = {.id = 20 + k, .epoch = 3, .n_ops = 1, .op = k == 2 ? &drop : &op[k > 0]};
+        if (k < 2) {
+            w.n_rows = w.n_back = 1;
+            w.row = &row;
+            w.x = x;
+            h.x = k ? a2 : a1;
+        }
+        h.done = false;
+        rc[k] = st->vt->submit(st, &w, &err);
+        pthread_mutex_lock(&h.mu);
+        while (rc[k] >= 0 && !h.done)
+            pthread_cond_wait(&h.cv, &h.mu);
+        pthread_mutex_unlock(&h.mu);
+        rc[k] = rc[k] < 0 ? rc[k] : h.rc;
+    }
+    ok(rc[0] >= 0 && rc[1] >= 0 && !memcmp(a1, a2, n * sizeof *a1),
+       "%s: a checkpoint is saved there, and restored to the same bits", r->arch);
+    ok(rc[2] >= 0 && rc[3] < 0, "%s: dropped, it is not there any more: %s", r->arch, h.err.text);
+    st->vt->close(st);
+    aq_node_free(there);
+}
+
 /* The same PC with a higher epoch takes its own session over; the old stage ends with GONE. */
 static void takeover(const rig *r)
 {
@@ -667,6 +725,7 @@ int main(void)
         fault(&r[1]);
         formats(&r[0]);
         formats(&r[2]);
+        checkpoints(&r[2]);
         takeover(&r[1]);
         replaced(&r[0]);
         refusals(&r[0], &other);

@@ -208,6 +208,53 @@ static void test_pieces(void)
     }
 }
 
+/* Ids without a text, texts that are not UTF-8: the rest works, and nothing of them is found in a text. */
+static void test_holes(const char *dir)
+{
+    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+    aq_vocab_in in = data_vocab(a, dir, "qwen2");
+    aq_vstr *tok = aq_arena_alloc(a, in.n_tok * sizeof *tok);
+    aq_err err = {0};
+    uint32_t n = 0;
+
+    memcpy(tok, in.tok, in.n_tok * sizeof *tok);
+    aq_vstr *merge = aq_arena_alloc(a, in.n_merge * sizeof *merge);
+    for (uint32_t i = 0; i < in.n_tok; i++) { /* every seventh of the longer ones */
+        if (in.type[i] != AQ_TOK_NORMAL || tok[i].n < 4 || n++ % 7)
+            continue;
+        tok[i] = n % 2 ? (aq_vstr){"", 0} : (aq_vstr){"\xFF\xFE", 2};
+    }
+    in.tok = tok;
+    AQ_AUTO(aq_vocab_free) aq_vocab *none = NULL;
+    int rc = aq_vocab_new(&in, &none, &err);
+    ok(rc == -AQ_E_FORMAT && !none && strstr(err.text, "merge"), "holes that merges name: %s",
+       err.text);
+    in.merge = merge;
+    in.n_merge = 0;
+    AQ_AUTO(aq_vocab_free) aq_vocab *v = NULL;
+    rc = aq_vocab_new(&in, &v, &err);
+    if (rc < 0) {
+        ok(rc == -AQ_E_FORMAT && strstr(err.text, "token"), "a token that is not UTF-8: %s",
+           err.text);
+        for (uint32_t i = 0; i < in.n_tok; i++)
+            if (tok[i].n == 2 && !memcmp(tok[i].p, "\xFF\xFE", 2))
+                tok[i].n = 0;
+        rc = aq_vocab_new(&in, &v, &err);
+    }
+    static const char text[] = "A text with caf\xC3\xA9, 123 and \xF0\x9F\x98\x80.";
+    aq_toks t = {0};
+    AQ_AUTO(aq_bytes_clear) aq_bytes b = {0};
+    bool good = rc == 0 && aq_vocab_encode(v, text, sizeof text - 1, true, &t, &err) == 0;
+    for (uint32_t i = 0; i < t.n && good; i++) {
+        uint32_t k;
+        const char *p = aq_vocab_piece(v, t.id[i], &k);
+        good = p && k && aq_bytes_put(&b, p, k) == 0;
+    }
+    ok(good && b.n == sizeof text - 1 && !memcmp(b.p, text, b.n),
+       "a vocabulary with holes spells a text all the same %s", err.text);
+    aq_toks_clear(&t);
+}
+
 static void test_refused(const char *dir)
 {
     AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
@@ -377,6 +424,7 @@ int main(int argc, char **argv)
     test_marked(v);
     test_pieces();
     test_refused(argv[1]);
+    test_holes(argv[1]);
     test_kinds(v);
     test_eog(argv[1]);
     test_detok(v);

@@ -10,6 +10,9 @@
 
 #define AQ_BACKEND_ABI 2u
 
+/** A piece of state to be written somewhere, or to be filled. */
+typedef int (*aq_state_io_fn)(void *user, void *p, size_t n, aq_err *);
+
 struct aq_blocks;
 typedef struct aq_backend {
     uint32_t abi, size;
@@ -27,6 +30,11 @@ typedef struct aq_backend {
      * *stop != 0 is looked at once a layer: CANCELLED, and every seq is as it was before the window's rows, a recurrent one too. */
     int (*forward)(void *w, void *s, const aq_window *, const aq_expert_host *const *hosts,
                    uint32_t n_hosts, float *x_out, const atomic_uint *stop, aq_err *);
+    /** What is kept of seq's first n_tok tokens, through io piece by piece. load: seq, which must be empty, becomes n_tok tokens long
+     * and snapshots snap [n_snap] are made, of snap_tok tokens, before the pieces are filled; when that fails the seq is empty again. NULL = cannot. */
+    int (*state_io)(void *s, bool load, uint32_t seq, uint32_t n_tok, const uint64_t *snap,
+                    const uint32_t *snap_tok, uint32_t n_snap, aq_state_io_fn io, void *user,
+                    aq_err *);
     /* ends */
     int (*embed)(void *w, const aq_row *, uint32_t n, float *x /* [n][row_f32] */, aq_err *);
     int (*head)(void *w, const float *x /* [n][row_f32] */, uint32_t n,

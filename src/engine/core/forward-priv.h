@@ -305,6 +305,9 @@ int aq_net_embed(void *w, const aq_row *, uint32_t n, float *x, aq_err *);
 int aq_net_head(void *w, const float *x, uint32_t n, float *logits, float *hidden, aq_err *);
 int aq_net_draft(void *w, void *s, const aq_window *, float *logits, float *hidden,
                  const atomic_uint *stop, aq_err *);
+int aq_net_state_io(void *s, bool load, uint32_t seq, uint32_t n_tok, const uint64_t *snap,
+                    const uint32_t *snap_tok, uint32_t n_snap, aq_state_io_fn io, void *user,
+                    aq_err *err);
 uint32_t aq_net_draft_len(const void *s, uint32_t seq);
 int aq_net_host(void *w, aq_expert_host *ret, aq_err *);
 int aq_net_sync(void *w, aq_err *);
@@ -338,6 +341,7 @@ void aq_parts_add(const float *parts, const int32_t *expert, uint32_t n, uint32_
         .head = aq_net_head,                  \
         .draft = aq_net_draft,                \
         .draft_len = aq_net_draft_len,        \
+        .state_io = aq_net_state_io,          \
         .host = aq_net_host,                  \
         .sync = aq_net_sync,                  \
         .drop_state = aq_net_drop_state,      \

@@ -496,3 +496,25 @@ uint32_t aq_net_draft_len(const void *state, uint32_t seq)
         aq_seqmap_pages(s->draft->map, seq, &len);
     return len;
 }
+
+/* ---- parked chats ---- */
+
+int aq_net_state_io(void *state, bool load, uint32_t seq, uint32_t n_tok, const uint64_t *snap,
+                    const uint32_t *snap_tok, uint32_t n_snap, aq_state_io_fn io, void *user,
+                    aq_err *err)
+{
+    aq_state *s = state;
+    aq_op empty = {.kind = AQ_OP_KEEP, .seq = seq};
+    if (!s->main)
+        return aq_fail(err, AQ_E_INVAL, "there are no layers here");
+    int rc = load ? aq_seqmap_apply(s->main->map, &empty, 1, err) : 0;
+    if (rc == 0 && load)
+        rc = aq_seqmap_fill(s->main->map, seq, n_tok, err);
+    for (uint32_t i = 0; rc == 0 && load && i < n_snap; i++)
+        rc = aq_seqmap_snap_set(s->main->map, snap[i], snap_tok[i], err);
+    if (rc == 0)
+        rc = aq_store_io(s->main, seq, n_tok, snap, n_snap, io, user, err);
+    if (rc < 0 && load)
+        (void)!aq_seqmap_apply(s->main->map, &empty, 1, NULL);
+    return rc;
+}

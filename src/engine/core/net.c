@@ -127,6 +127,8 @@ uint64_t aq_net_load_bytes(const aq_model *m, const aq_place *place, uint32_t l0
     uint64_t sum = 0;
     for (uint32_t l = l0; l < l1; l++)
         sum += layer_load_bytes(m, place, &m->layer[l]);
+    if (!(place->flags & AQ_PLACE_EXPERTS) && m->w_rope_freqs >= 0)
+        sum += m->tensor[m->w_rope_freqs].bytes;
     if (!(place->flags & AQ_PLACE_EXPERTS) && m->w_ple_embd >= 0 && l1 > l0) {
         sum += m->tensor[m->w_ple_embd].bytes + m->tensor[m->w_ple_proj].bytes +
                m->tensor[m->w_ple_norm].bytes;

@@ -40,6 +40,8 @@ int aq_rt_new(const aq_rt_cfg *cfg, aq_rt **ret, aq_err *err)
     int rc = aq_pool_new(cfg->n_threads, cfg->pin, cfg->nice, &rt->pool, err);
     if (rc < 0)
         return rc;
+    if (cfg->spin_us)
+        aq_pool_set_spin(rt->pool, cfg->spin_us);
     *ret = AQ_STEAL(rt);
     return 0;
 }

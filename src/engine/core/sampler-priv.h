@@ -23,6 +23,12 @@ AQ_CLEANUP_FUNC(aq_sampler *, aq_sampler_free)
  * place. NaN counts as never. n_tok is also the position that the random number is made for. */
 int32_t aq_sampler_pick(aq_sampler *, float *logits, const int32_t *tok, uint32_t n_tok);
 
+/** The two halves of it, for a caller that refuses some tokens (sets their logits to -infinity) and
+ * draws again: biases and penalties once, then as many draws, numbered from 0, as it likes. Refusing
+ * one token after another until one fits gives each that fits the chance it has among those. */
+void aq_sampler_adjust(aq_sampler *, float *logits, const int32_t *tok, uint32_t n_tok);
+int32_t aq_sampler_draw(aq_sampler *, const float *logits, uint32_t n_tok, uint32_t draw);
+
 /** All n logits are numbers: damaged weights make NaN or infinity, and no answer may be drawn from
  * those. FORMAT. */
 int aq_logits_check(const float *logits, uint32_t n, aq_err *) AQ_MUST;

@@ -196,17 +196,28 @@ int aq_logits_check(const float *logits, uint32_t n, aq_err *err)
 
 int32_t aq_sampler_pick(aq_sampler *p, float *logits, const int32_t *tok, uint32_t n_tok)
 {
-    const aq_sampling *s = &p->s;
+    aq_sampler_adjust(p, logits, tok, n_tok);
+    return aq_sampler_draw(p, logits, n_tok, 0);
+}
 
-    for (uint32_t i = 0; i < s->n_bias; i++)
+void aq_sampler_adjust(aq_sampler *p, float *logits, const int32_t *tok, uint32_t n_tok)
+{
+    for (uint32_t i = 0; i < p->s.n_bias; i++)
         logits[p->bias[i].tok] += p->bias[i].bias;
     if (p->count)
         penalise(p, logits, tok, n_tok);
+}
+
+int32_t aq_sampler_draw(aq_sampler *p, const float *logits, uint32_t n_tok, uint32_t draw)
+{
+    const aq_sampling *s = &p->s;
+
     int32_t top = best(logits, p->n_vocab);
     if (s->temp <= 0)
         return top;
 
-    double max = logits[top], inv = 1.0 / s->temp, u = aq_sampler_uniform(s->seed, n_tok);
+    double max = logits[top], inv = 1.0 / s->temp,
+           u = aq_sampler_uniform(s->seed + draw * 0xd1342543de82ef95ull, n_tok);
     if (!isfinite(max))
         return top;
     bool lazy = s->top_k > 0 || s->top_p < 1;

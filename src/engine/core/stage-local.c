@@ -328,3 +328,44 @@ void aq_stage_local_bytes(const aq_stage *st, uint64_t *ret_weights, uint64_t *r
     *ret_weights = l ? l->be->bytes(l->w, NULL) : 0;
     *ret_state = l ? l->be->bytes(NULL, l->s) : 0;
 }
+
+bool aq_stage_is_local(const aq_stage *st)
+{
+    return st->vt == &local_vt;
+}
+
+static int at_rest(aq_stage *st, aq_err *err)
+{
+    local *l = st->self;
+
+    if (st->vt != &local_vt)
+        return aq_fail(err, AQ_E_INVAL, "this stage is in another process");
+    pthread_mutex_lock(&l->mu);
+    uint32_t busy = l->n;
+    pthread_mutex_unlock(&l->mu);
+    if (busy || !l->s)
+        return aq_fail(err, AQ_E_INVAL, "%u windows are under way", busy);
+    return 0;
+}
+
+int aq_stage_local_apply(aq_stage *st, const aq_op *op, uint32_t n, aq_err *err)
+{
+    local *l = st->self;
+    int rc = at_rest(st, err);
+
+    return rc < 0 || !n ? rc : l->be->apply(l->s, op, n, err);
+}
+
+int aq_stage_local_io(aq_stage *st, bool load, uint32_t seq, uint32_t n_tok, const uint64_t *snap,
+                      const uint32_t *snap_tok, uint32_t n_snap, aq_state_io_fn io, void *user,
+                      aq_err *err)
+{
+    local *l = st->self;
+    int rc = at_rest(st, err);
+
+    if (rc >= 0 && !l->be->state_io)
+        rc =
+            aq_fail(err, AQ_E_UNSUPPORTED, "the backend %s keeps its state to itself", l->be->name);
+    return rc < 0 ? rc
+                  : l->be->state_io(l->s, load, seq, n_tok, snap, snap_tok, n_snap, io, user, err);
+}

@@ -10,4 +10,12 @@ int aq_stage_local_on(const aq_backend *, aq_rt *, const aq_model *, const aq_ws
                       const aq_place *, const aq_state_cfg *, uint32_t l0, uint32_t l1,
                       aq_progress *, aq_stage **ret, aq_err *) AQ_MUST;
 
+/** Operations at once, and state in and out (aq_backend.state_io), on a local stage that has no window under way: INVAL when it has
+ * one or is not local, UNSUPPORTED when its backend cannot. */
+int aq_stage_local_apply(aq_stage *, const aq_op *, uint32_t n, aq_err *) AQ_MUST;
+int aq_stage_local_io(aq_stage *, bool load, uint32_t seq, uint32_t n_tok, const uint64_t *snap,
+                      const uint32_t *snap_tok, uint32_t n_snap, aq_state_io_fn io, void *user,
+                      aq_err *) AQ_MUST;
+bool aq_stage_is_local(const aq_stage *);
+
 #endif

@@ -102,6 +102,12 @@ typedef struct aq_isa {
     /** o[i] [d] = c[i] × o[i] + Σ p[i][t] v_t; v [n_tok][d]. */
     void (*mix)(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
                 uint32_t d, const float *c, float *const *o);
+    /** One step of one head of a delta net of d × d, both sums in f32: for each value column j,
+     * S_j ← e S_j; r = beta (v_j - S_j · k); S_j ← S_j + r k; o_j = S_j · q. s_in may be s_out. */
+    void (*delta)(uint32_t d, float e, float beta, const float *q, const float *k, const float *v,
+                  const float *s_in, float *s_out, float *o);
+    /** act(gate, up) of gpt-oss: gate and up clamped, gate × sigmoid(1.702 gate) × (up + 1). */
+    void (*oai)(const float *gate, const float *up, size_t n, float *y);
 } aq_isa;
 /** The table of a path, NULL when this build or this CPU does not have it. name NULL = the best. */
 const aq_isa *aq_isa_find(const char *name);

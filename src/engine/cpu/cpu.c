@@ -2,6 +2,7 @@
 /* The cpu backend: the walk's operations by the kernels of the chosen path. Matrices lie in tiles
  * (cpu-priv.h), packed while they are read, in slabs of huge pages; inputs of quantised matrices
  * are rounded to 8 bits per 32 values (aq_mat.fine: to 16). Thread: load any one, the rest the stage's. */
+#include <math.h>
 #include <sys/mman.h>
 
 #include "product-priv.h"
@@ -9,7 +10,8 @@
 #define SLAB_BYTES ((size_t)32 << 20)
 #define HUGE_BYTES ((size_t)2 << 20)
 #define STAGE_BYTES \
-    ((size_t)1 << 20)  /* rows as stored that are read at once; one row may need more */
+    ((size_t)8      \
+     << 20) /* rows as stored that are read at once by all threads; one row may need more */
 #define PAR_F32 16384u /* operations on fewer values than this are not shared */
 
 /* ---- memory of weights ---- */
@@ -146,6 +148,46 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
 
 /* ---- matrices ---- */
 
+/* Loading one stack of matrices: a piece is a batch of rows of one of them, read as stored and put
+ * into its tiles. The pool's turn is given back after some pieces, for those who compute. */
+#define LOAD_PIECES 64u
+
+typedef struct load_job {
+    const aq_mat_src *src;
+    const aq_mat *m;
+    int layout;
+    uint32_t lanes, batch, per_mat, first; /* rows and pieces of a matrix; the first piece */
+    size_t row, tile, mat;                 /* bytes */
+    uint8_t *data, *stage;                 /* stage [threads][batch][row] */
+    atomic_uint failed;
+    int rc;
+    aq_err *err;
+} load_job;
+
+static void load_piece(void *ctx, uint32_t piece, uint32_t worker)
+{
+    load_job *j = ctx;
+    uint32_t at = j->first + piece, e = at / j->per_mat, r0 = at % j->per_mat * j->batch;
+    uint32_t n = AQ_MIN(j->batch, j->m->rows - r0);
+    uint8_t *stage = j->stage + (size_t)worker * j->batch * j->row;
+    aq_err err = {0};
+    if (atomic_load_explicit(&j->failed, memory_order_relaxed))
+        return;
+    int rc = aq_mat_read(j->src, aq_mat_src_row(j->src, e, r0) * j->row, stage, n * j->row, &err);
+    if (rc < 0) {
+        if (!atomic_exchange(&j->failed, 1)) {
+            j->rc = rc;
+            if (j->err)
+                *j->err = err;
+        }
+        return;
+    }
+    uint8_t *t = j->data + e * j->mat + r0 / j->lanes * j->tile;
+    for (uint32_t r = 0; r < n; r++)
+        aq_tile_put(j->layout, j->lanes, j->m->cols, r % j->lanes, stage + r * j->row,
+                    t + r / j->lanes * j->tile);
+}
+
 static int cpu_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err)
 {
     aq_cpu *c = ctx;
@@ -156,27 +198,32 @@ static int cpu_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err
     if (m->cols % m->type->block_vals)
         return aq_fail(err, AQ_E_FORMAT, "rows of %u values are no whole blocks of %s", m->cols,
                        m->type->name);
+    uint32_t lanes = c->isa->lanes, threads = aq_rt_threads(c->rt);
     size_t row = (size_t)(m->cols / m->type->block_vals) * m->type->block_bytes,
-           tile = aq_tile_bytes(l, c->isa->lanes, m->cols);
-    uint32_t lanes = c->isa->lanes,
-             batch = (uint32_t)AQ_MAX(STAGE_BYTES / (row * lanes), 1u) * lanes; /* whole tiles */
-    m->bytes = aq_mat_tiles_bytes(m, lanes) * m->n_mat;
-    AQ_AUTOFREE uint8_t *stage = malloc((size_t)AQ_MIN(batch, m->rows) * row);
-    uint8_t *data =
-        stage ? slab_take(c, m->bytes) : NULL; /* zeroed: rows that pad the last tile stay so */
-    if (!data)
+           stage_bytes = AQ_MAX(STAGE_BYTES / threads, STAGE_BYTES / 32);
+    uint32_t batch = (uint32_t)AQ_MAX(stage_bytes / (row * lanes), 1u) * lanes; /* whole tiles */
+    batch = AQ_MIN(batch, (m->rows + lanes - 1) / lanes * lanes);
+    load_job j = {.src = src,
+                  .m = m,
+                  .layout = l,
+                  .lanes = lanes,
+                  .batch = batch,
+                  .per_mat = (m->rows + batch - 1) / batch,
+                  .row = row,
+                  .tile = aq_tile_bytes(l, lanes, m->cols),
+                  .mat = aq_mat_tiles_bytes(m, lanes),
+                  .err = err};
+    m->bytes = j.mat * m->n_mat;
+    AQ_AUTOFREE uint8_t *stage = malloc((size_t)threads * batch * row);
+    j.stage = stage;
+    j.data = stage ? slab_take(c, m->bytes) : NULL; /* zeroed: padding of the last tile stays so */
+    if (!j.data)
         return aq_fail(err, AQ_E_NOMEM, "%zu bytes of weights: out of memory", m->bytes);
-    for (uint32_t e = 0; e < m->n_mat; e++)
-        for (uint32_t r0 = 0; r0 < m->rows; r0 += batch) {
-            uint32_t n = AQ_MIN(batch, m->rows - r0);
-            int rc = aq_mat_read(src, aq_mat_src_row(src, e, r0) * row, stage, n * row, err);
-            if (rc < 0)
-                return rc;
-            uint8_t *t = data + e * aq_mat_tiles_bytes(m, lanes) + r0 / lanes * tile;
-            for (uint32_t r = 0; r < n; r++)
-                aq_tile_put(l, lanes, m->cols, r % lanes, stage + r * row, t + r / lanes * tile);
-        }
-    m->data = data;
+    for (uint32_t all = j.per_mat * m->n_mat; j.first < all && !j.failed; j.first += LOAD_PIECES)
+        aq_pool_run(c->rt->pool, load_piece, &j, AQ_MIN(all - j.first, LOAD_PIECES));
+    if (j.failed)
+        return j.rc;
+    m->data = j.data;
     return 0;
 }
 
@@ -269,6 +316,59 @@ static void cpu_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n
         }
 }
 
+typedef struct delta_job {
+    const aq_isa *isa;
+    const aq_delta *a;
+} delta_job;
+
+/* A piece is a head with all its rows: its state stays in the caches from row to row. */
+static void delta_piece(void *ctx, uint32_t h, uint32_t worker)
+{
+    const delta_job *j = ctx;
+    const aq_delta *a = j->a;
+    uint32_t ds = a->d->d_state, n_kh = a->d->n_kh, n_vh = a->d->n_vh;
+    uint32_t kh = a->d->kh_grouped ? h / (n_vh / n_kh) : h % n_kh;
+    size_t at = (size_t)h * ds * ds;
+    for (uint32_t t = 0; t < a->n; t++) {
+        const float *q = a->q + t * a->stride + (size_t)kh * ds,
+                    *k = a->k + t * a->stride + (size_t)kh * ds,
+                    *v = a->v + t * a->stride + (size_t)h * ds;
+        float e = (float)exp((double)a->decay[(size_t)t * n_vh + h]);
+        j->isa->delta(ds, e, a->beta[(size_t)t * n_vh + h], q, k, v, (t ? a->s_out : a->s_in) + at,
+                      a->s_out + at, a->o + ((size_t)t * n_vh + h) * ds);
+    }
+}
+
+static void cpu_delta(void *ctx, const aq_delta *a)
+{
+    const aq_cpu *c = ctx;
+    delta_job j = {.isa = c->isa, .a = a};
+    uint32_t n_vh = a->d->n_vh;
+    aq_cpu_share(c, delta_piece, &j, n_vh,
+                 4 * (uint64_t)a->n * n_vh * a->d->d_state * a->d->d_state);
+}
+
+typedef struct rope_job {
+    float *x;
+    uint32_t n, n_head, d, d_rot;
+    int kind;
+    const float *cs;
+} rope_job;
+
+static void rope_piece(void *ctx, uint32_t r, uint32_t worker)
+{
+    const rope_job *j = ctx;
+    aq_scalar_rope(NULL, j->x + (size_t)r * j->n_head * j->d, 1, j->n_head, j->d, j->d_rot, j->kind,
+                   j->cs + (size_t)r * (j->d_rot / 2) * 2);
+}
+
+static void cpu_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t d, uint32_t d_rot,
+                     int kind, const float *cs)
+{
+    rope_job j = {.x = x, .n = n, .n_head = n_head, .d = d, .d_rot = d_rot, .kind = kind, .cs = cs};
+    aq_cpu_share(ctx, rope_piece, &j, n, 8 * (uint64_t)n * n_head * d_rot);
+}
+
 static const aq_blocks cpu_blocks = {
     .name = "cpu",
     .open = cpu_open,
@@ -280,12 +380,12 @@ static const aq_blocks cpu_blocks = {
     .matmul = aq_cpu_matmul,
     .experts = aq_cpu_experts,
     .norm = cpu_norm,
-    .rope = aq_scalar_rope,
+    .rope = cpu_rope,
     .kv_put = cpu_kv_put,
     .attend = aq_cpu_attend,
     .choose = aq_cpu_choose,
     .glu = cpu_glu,
-    .delta = aq_scalar_delta,
+    .delta = cpu_delta,
 };
 
 static int cpu_load(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place,

@@ -111,6 +111,91 @@ static uint32_t first_sibling(uint32_t cpu)
     return first;
 }
 
+bool aq_cpu_in_list(const char *list, uint32_t cpu)
+{
+    for (char *end; *list; list = end) {
+        unsigned long a = strtoul(list, &end, 10), b = a;
+        if (end == list)
+            return false;
+        if (*end == '-') {
+            list = end + 1;
+            b = strtoul(list, &end, 10);
+            if (end == list)
+                return false;
+        }
+        if (cpu >= a && cpu <= b)
+            return true;
+        end += strspn(end, ", \n");
+    }
+    return false;
+}
+
+static bool read_line(const char *path, char *buf, size_t n)
+{
+    FILE *f = fopen(path, "re");
+    bool ok = f && fgets(buf, (int)n, f);
+    if (f)
+        fclose(f);
+    return ok;
+}
+
+/* The quota of one group in whole CPUs. */
+static uint32_t group_quota(const char *dir, bool v2)
+{
+    char path[4400], buf[64], *end;
+    snprintf(path, sizeof path, "%s/%s", dir, v2 ? "cpu.max" : "cpu.cfs_quota_us");
+    if (!read_line(path, buf, sizeof buf))
+        return UINT32_MAX;
+    long long quota = strtoll(buf, &end, 10), period = 100000; /* "max 100000", or -1: none */
+    if (end == buf || quota <= 0)
+        return UINT32_MAX;
+    if (v2) {
+        period = strtoll(end, NULL, 10);
+    } else {
+        snprintf(path, sizeof path, "%s/cpu.cfs_period_us", dir);
+        period = read_line(path, buf, sizeof buf) ? strtoll(buf, NULL, 10) : period;
+    }
+    if (period <= 0)
+        return UINT32_MAX;
+    return (uint32_t)AQ_MIN(AQ_MAX(quota / period, 1), 1 << 20);
+}
+
+uint32_t aq_cpu_quota_from(const char *proc_cgroup, const char *mount)
+{
+    uint32_t least = UINT32_MAX;
+    char line[4200];
+    FILE *f = fopen(proc_cgroup, "re");
+    while (f && fgets(line, sizeof line, f)) { /* ID:controllers:/path, none of them in v2 */
+        line[strcspn(line, "\n")] = 0;
+        char *ctl = strchr(line, ':'), *group = ctl ? strchr(ctl + 1, ':') : NULL;
+        if (!group)
+            continue;
+        *group++ = 0;
+        ctl++;
+        char list[300], dir[4300];
+        snprintf(list, sizeof list, ",%s,", ctl);
+        bool v2 = !*ctl;
+        if (!v2 && !strstr(list, ",cpu,"))
+            continue;
+        int n = snprintf(dir, sizeof dir, "%s%s%s", mount, v2 ? "" : "/cpu", group);
+        if (n < 0 || (size_t)n >= sizeof dir)
+            continue;
+        for (char *cut = dir + n; cut; cut = strrchr(dir + strlen(mount), '/')) {
+            *cut = 0; /* the group, and each one above it */
+            uint32_t q = group_quota(dir, v2);
+            least = AQ_MIN(least, q);
+        }
+    }
+    if (f)
+        fclose(f);
+    return least;
+}
+
+uint32_t aq_cpu_quota(void)
+{
+    return aq_cpu_quota_from("/proc/self/cgroup", "/sys/fs/cgroup");
+}
+
 int aq_cpu_list(uint32_t **ret, uint32_t *ret_n, uint32_t *ret_n_cores, aq_err *err)
 {
     for (uint32_t max = 1024; max <= CPUS_MAX; max *= 2) {
@@ -126,8 +211,10 @@ int aq_cpu_list(uint32_t **ret, uint32_t *ret_n, uint32_t *ret_n_cores, aq_err *
                 continue; /* the system has more CPUs than that */
             return aq_fail_errno(err, en, "cannot ask which CPUs this process may use");
         }
-        uint32_t n = (uint32_t)CPU_COUNT_S(size, set), n_cores = 0, n_rest = 0;
-        uint32_t *cpu = malloc(2 * (size_t)AQ_MAX(n, 1u) * sizeof *cpu);
+        uint32_t n = (uint32_t)CPU_COUNT_S(size, set), n_cores = 0, n_small = 0, n_rest = 0;
+        uint32_t *cpu = malloc(3 * (size_t)AQ_MAX(n, 1u) * sizeof *cpu);
+        char small[4096] = ""; /* the small cores of CPUs that have two kinds */
+        read_line("/sys/devices/cpu_atom/cpus", small, sizeof small);
         uint8_t *core_seen = calloc(CPUS_MAX, 1);
         if (!cpu || !core_seen) {
             CPU_FREE(set);
@@ -141,11 +228,15 @@ int aq_cpu_list(uint32_t **ret, uint32_t *ret_n, uint32_t *ret_n_cores, aq_err *
             uint8_t *seen = &core_seen[first_sibling(i)];
             if (*seen)
                 cpu[n + n_rest++] = i;
+            else if (aq_cpu_in_list(small, i))
+                cpu[2 * (size_t)n + n_small++] = i;
             else
                 cpu[n_cores++] = i;
             *seen = 1;
         }
-        memmove(cpu + n_cores, cpu + n, n_rest * sizeof *cpu);
+        memmove(cpu + n_cores + n_small, cpu + n, n_rest * sizeof *cpu);
+        memmove(cpu + n_cores, cpu + 2 * (size_t)n, n_small * sizeof *cpu);
+        n_cores += n_small;
         CPU_FREE(set);
         free(core_seen);
         *ret = cpu;

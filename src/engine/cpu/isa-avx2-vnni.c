@@ -29,4 +29,6 @@ const aq_isa aq_isa_avx2_vnni = {
     .scores = aq_avx2_scores,
     .exps = aq_avx2_exps,
     .mix = aq_avx2_mix,
+    .delta = aq_avx2_delta,
+    .oai = aq_avx2_oai,
 };

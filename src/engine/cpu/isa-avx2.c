@@ -704,6 +704,66 @@ void aq_avx2_mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint
         mix_n(p, 1, v, n_tok, d, c, o);
 }
 
+/* ---- delta net, gpt-oss ---- */
+
+void aq_avx2_delta(uint32_t d, float e, float beta, const float *q, const float *k, const float *v,
+                   const float *s_in, float *s_out, float *o)
+{
+    const __m256 scale = _mm256_set1_ps(e);
+    for (uint32_t j = 0; j < d; j++, s_in += d, s_out += d) {
+        __m256 a[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, b[2] = {a[0], a[0]};
+        uint32_t i = 0;
+        for (; i + 16 <= d; i += 16)
+            EACH (h, 2) {
+                __m256 s = _mm256_mul_ps(_mm256_loadu_ps(s_in + i + 8 * h), scale);
+                a[h] = _mm256_fmadd_ps(s, _mm256_loadu_ps(k + i + 8 * h), a[h]);
+                _mm256_storeu_ps(s_out + i + 8 * h, s);
+            }
+        float kv = hsum(_mm256_add_ps(a[0], a[1])), out;
+        for (; i < d; i++) {
+            s_out[i] = s_in[i] * e;
+            kv += s_out[i] * k[i];
+        }
+        float r = beta * (v[j] - kv);
+        for (i = 0; i + 16 <= d; i += 16)
+            EACH (h, 2) {
+                __m256 s = _mm256_fmadd_ps(_mm256_loadu_ps(k + i + 8 * h), _mm256_set1_ps(r),
+                                           _mm256_loadu_ps(s_out + i + 8 * h));
+                b[h] = _mm256_fmadd_ps(s, _mm256_loadu_ps(q + i + 8 * h), b[h]);
+                _mm256_storeu_ps(s_out + i + 8 * h, s);
+            }
+        out = hsum(_mm256_add_ps(b[0], b[1]));
+        for (; i < d; i++) {
+            s_out[i] += k[i] * r;
+            out += s_out[i] * q[i];
+        }
+        o[j] = out;
+    }
+}
+
+INLINE __m256 oai8(__m256 g, __m256 u)
+{
+    const __m256 one = _mm256_set1_ps(1), most = _mm256_set1_ps(7);
+    g = _mm256_min_ps(g, most);
+    u = _mm256_max_ps(_mm256_min_ps(u, most), _mm256_set1_ps(-7));
+    __m256 e = exp8(_mm256_mul_ps(g, _mm256_set1_ps(-1.702f)));
+    return _mm256_mul_ps(_mm256_div_ps(g, _mm256_add_ps(one, e)), _mm256_add_ps(u, one));
+}
+
+void aq_avx2_oai(const float *gate, const float *up, size_t n, float *y)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, oai8(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
+    if (i < n) {
+        float g[8] = {0}, u[8] = {0};
+        memcpy(g, gate + i, (n - i) * 4);
+        memcpy(u, up + i, (n - i) * 4);
+        _mm256_storeu_ps(g, oai8(_mm256_loadu_ps(g), _mm256_loadu_ps(u)));
+        memcpy(y + i, g, (n - i) * 4);
+    }
+}
+
 const aq_isa aq_isa_avx2 = {
     .name = "avx2",
     .lanes = LANES,
@@ -728,4 +788,6 @@ const aq_isa aq_isa_avx2 = {
     .scores = aq_avx2_scores,
     .exps = aq_avx2_exps,
     .mix = aq_avx2_mix,
+    .delta = aq_avx2_delta,
+    .oai = aq_avx2_oai,
 };

@@ -222,4 +222,6 @@ const aq_isa aq_isa_avx512 = {
     .scores = scores,
     .exps = exps,
     .mix = mix,
+    .delta = aq_avx2_delta,
+    .oai = aq_avx2_oai,
 };

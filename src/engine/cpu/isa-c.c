@@ -379,6 +379,32 @@ static void mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint3
     }
 }
 
+static void delta(uint32_t d, float e, float beta, const float *q, const float *k, const float *v,
+                  const float *s_in, float *s_out, float *o)
+{
+    for (uint32_t j = 0; j < d; j++, s_in += d, s_out += d) {
+        double kv = 0, out = 0;
+        for (uint32_t i = 0; i < d; i++) {
+            s_out[i] = s_in[i] * e;
+            kv += (double)s_out[i] * k[i];
+        }
+        float r = (float)(beta * (v[j] - kv));
+        for (uint32_t i = 0; i < d; i++) {
+            s_out[i] += k[i] * r;
+            out += (double)s_out[i] * q[i];
+        }
+        o[j] = (float)out;
+    }
+}
+
+static void oai(const float *gate, const float *up, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = AQ_MIN(gate[i], 7.0f), u = AQ_MAX(AQ_MIN(up[i], 7.0f), -7.0f);
+        y[i] = g / (1 + expf(-1.702f * g)) * (u + 1);
+    }
+}
+
 #define TABLE(n)                                  \
     {                                             \
         .name = "c",                              \
@@ -404,5 +430,7 @@ static void mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint3
         .scores = scores,                         \
         .exps = exps,                             \
         .mix = mix,                               \
+        .delta = delta,                           \
+        .oai = oai,                               \
     }
 const aq_isa aq_isa_c = TABLE(8), aq_isa_c16 = TABLE(16);

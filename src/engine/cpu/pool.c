@@ -39,6 +39,7 @@ struct aq_pool {
     _Atomic uint32_t caller_sleeps;
     _Alignas(LINE) _Atomic uint32_t bell;
     _Atomic uint32_t asleep, quit;
+    _Atomic int64_t spin_us;
     _Alignas(LINE) pthread_mutex_t turn;
     uint32_t job, n_threads, n_cpu;
     uint32_t *cpu; /* [n_cpu], NULL = not pinned */
@@ -72,7 +73,7 @@ static int64_t spin_clock_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* Spin while keep(p), at most AQ_POOL_SPIN_US; true when it ended before that. */
+/* Spin while keep(p), at most spin_us; true when it ended before that. */
 static bool spin_while(bool (*keep)(aq_pool *), aq_pool *p)
 {
     int64_t end = 0;
@@ -81,7 +82,7 @@ static bool spin_while(bool (*keep)(aq_pool *), aq_pool *p)
         if (i % 64 == 63) {
             int64_t now = spin_clock_us();
             if (!end)
-                end = now + AQ_POOL_SPIN_US;
+                end = now + atomic_load_explicit(&p->spin_us, memory_order_relaxed);
             else if (now >= end)
                 return false;
         }
@@ -191,7 +192,7 @@ int aq_pool_new(uint32_t n_threads, bool pin, int nice, aq_pool **ret, aq_err *e
     if (rc < 0)
         return rc;
     if (!n_threads)
-        n_threads = AQ_MIN(AQ_MAX(n_cores, 1u), AQ_THREADS_MAX);
+        n_threads = AQ_MIN(AQ_MAX(AQ_MIN(n_cores, aq_cpu_quota()), 1u), AQ_THREADS_MAX);
 
     AQ_AUTO(aq_pool_free) aq_pool *p = aligned_alloc(LINE, sizeof *p);
     if (!p)
@@ -200,6 +201,7 @@ int aq_pool_new(uint32_t n_threads, bool pin, int nice, aq_pool **ret, aq_err *e
     pthread_mutex_init(&p->turn, NULL);
     p->n_threads = n_threads;
     p->nice = nice;
+    atomic_store(&p->spin_us, AQ_POOL_SPIN_US);
     if (pin) {
         p->cpu = AQ_STEAL(cpu);
         p->n_cpu = n_cpu;
@@ -247,6 +249,11 @@ void aq_pool_free(aq_pool *p)
 uint32_t aq_pool_threads(const aq_pool *p)
 {
     return p->n_threads;
+}
+
+void aq_pool_set_spin(aq_pool *p, uint32_t us)
+{
+    atomic_store(&p->spin_us, us);
 }
 
 uint32_t aq_pool_asleep(const aq_pool *p)

@@ -75,12 +75,14 @@ void aq_cpu_attend(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, u
 void aq_cpu_choose(void *ctx, const aq_layer *, const aq_kv *, const aq_run *, uint32_t n_run,
                    const float *q, uint32_t *sel);
 
-/** act(gate, up): silu by the path's kernel, the others by the scalar form. */
+/** act(gate, up): by the path's kernels; GELU, which rounds to halves on its way, by the scalar form. */
 static inline void aq_cpu_glu(const aq_isa *isa, int act, const float *gate, const float *up,
                               size_t n, float *y)
 {
     if (act == AQ_ACT_SILU)
         isa->swiglu(gate, up, n, y);
+    else if (act == AQ_ACT_OAI)
+        isa->oai(gate, up, n, y);
     else
         aq_scalar_glu(NULL, act, gate, up, n, y);
 }

@@ -167,13 +167,16 @@ static int sum_layers(aq_model *m, aq_err *err)
     uint64_t *bytes = aq_arena_alloc(m->arena, in->n_layer * sizeof *bytes);
     if (!cut || !bytes)
         return aq_fail(err, AQ_E_NOMEM, "%s: no memory for %u layers", file_of(m), in->n_layer);
-    const int32_t ends[] = {m->w_embd,       m->w_out_norm, m->w_out == m->w_embd ? -1 : m->w_out,
-                            m->w_rope_freqs, m->w_ple_embd, m->w_ple_proj,
-                            m->w_ple_norm,   m->w_hc_norm,  m->w_hc_down,
-                            m->w_hc_up};
+    /* as they are loaded: what both need counts twice */
+    const int32_t ends[] = {m->w_embd,      m->w_out_norm, m->w_out == m->w_embd ? -1 : m->w_out,
+                            m->w_hc_norm,   m->w_hc_down,  m->w_hc_up,
+                            m->w_rope_freqs};
+    const int32_t all[] = {m->w_rope_freqs, m->w_ple_embd, m->w_ple_proj, m->w_ple_norm,
+                           m->w_ple_embd >= 0 ? m->w_embd : -1};
     for (size_t i = 0; i < AQ_LEN(ends); i++)
-        if (ends[i] >= 0)
-            in->ends_bytes += m->tensor[ends[i]].bytes;
+        in->ends_bytes += ends[i] >= 0 ? m->tensor[ends[i]].bytes : 0;
+    for (size_t i = 0; i < AQ_LEN(all); i++)
+        in->stage_bytes += all[i] >= 0 ? m->tensor[all[i]].bytes : 0;
     for (uint32_t i = 0; i < in->n_layer + in->n_draft; i++) {
         const aq_layer *l = &m->layer[i];
         if (i < in->n_layer) {

@@ -64,6 +64,17 @@ static int pages_room(aq_sseq *s, uint32_t n)
     return 0;
 }
 
+int aq_pages_take(aq_engine *e, aq_sseq *s, uint32_t n_tok)
+{
+    uint32_t n = aq_page_need(n_tok);
+
+    if (pages_room(s, n) < 0)
+        return -AQ_E_NOMEM;
+    for (s->n_page = 0; s->n_page < n; s->n_page++)
+        s->page[s->n_page] = page_new(e);
+    return 0;
+}
+
 static void queue_remove(aq_engine *e, aq_req *r)
 {
     *(r->q_prev ? &r->q_prev->q_next : &e->q_first) = r->q_next;
@@ -113,7 +124,7 @@ void aq_req_end(aq_engine *e, aq_req *r, int32_t rc, const aq_err *err)
     aq_req_finish(r, rc, err);
 }
 
-static uint32_t free_slot(const aq_engine *e)
+uint32_t aq_seq_unused(const aq_engine *e)
 {
     for (uint32_t i = 0; i < e->set.max_seq; i++)
         if (e->seq[i].state == AQ_SEQ_FREE)
@@ -210,10 +221,14 @@ static bool admit(aq_engine *e, aq_req *r)
     aq_match m = aq_prefix_find(e, &r->log);
     if (m.wait)
         return false;
+    if (e->park && aq_park_fetch(e, &r->log, m.n_tok))
+        m = aq_prefix_find(e, &r->log);
+    else if (e->park && m.n_tok && e->seq[m.seq].state == AQ_SEQ_FREE)
+        m = aq_prefix_find(e, &r->log); /* it went for a fetch that failed */
     for (;;) {
         const aq_sseq *from = m.n_tok ? &e->seq[m.seq] : NULL;
         bool parked = from && from->state == AQ_SEQ_PARKED;
-        uint32_t id = free_slot(e);
+        uint32_t id = aq_seq_unused(e);
         bool take = parked && (from->log.n - m.n_tok < AQ_TAKE_TAIL_TOK || id == AQ_SEQ_NONE);
         uint32_t spare = e->set.n_page - e->pages_used;
         uint32_t more = total - m.n_tok / AQ_PAGE_TOK;
@@ -235,6 +250,7 @@ static bool admit(aq_engine *e, aq_req *r)
             continue;
         if (!parked)
             return false; /* running chats hold the rest */
+        aq_park_save(e, m.seq);
         aq_seq_drop(e, m.seq);
         m = (aq_match){AQ_SEQ_NONE, 0, UINT32_MAX, false};
     }

@@ -24,6 +24,7 @@ void aq_hub_unref(aq_hub *h)
     pthread_mutex_destroy(&h->mu);
     pthread_cond_destroy(&h->work);
     pthread_cond_destroy(&h->swap);
+    aq_tok_order_free(h->order);
     free(h);
 }
 
@@ -125,6 +126,11 @@ static void publish(aq_engine *e)
     atomic_store(&e->st_parked, parked);
     atomic_store(&e->st_pages, e->pages_used);
     atomic_store(&e->st_paused, e->paused);
+    uint32_t n_disk;
+    uint64_t bytes;
+    aq_park_stats(e, &n_disk, &bytes);
+    atomic_store(&e->st_disk, n_disk);
+    atomic_store(&e->st_disk_bytes, bytes);
 }
 
 static void *step_thread(void *arg)
@@ -169,6 +175,7 @@ static void *step_thread(void *arg)
             aq_req_unref(r);
         }
     e->q_first = e->q_last = e->r_first = e->r_last = NULL;
+    aq_park_save_all(e);
     return NULL;
 }
 
@@ -179,7 +186,7 @@ static uint32_t pages_for(const aq_model_info *in, const aq_engine_cfg *cfg, uin
 {
     uint64_t tok_bytes = aq_model_kv_bytes_tok(in, cfg->kv_type);
     uint64_t one = (n_ctx + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK, want = one * n_parallel;
-    uint64_t free_bytes = aq_mem_free_bytes(), weights = in->ends_bytes;
+    uint64_t free_bytes = aq_mem_free_bytes(), weights = in->ends_bytes + in->stage_bytes;
 
     for (uint32_t i = 0; i < in->n_layer; i++)
         weights += in->layer_bytes[i];
@@ -249,6 +256,7 @@ static void engine_clear(aq_engine *e)
     free(e->op);
     free(e->logits);
     aq_draft_clear(e);
+    aq_park_close(e);
     if (e->ends)
         e->be->drop(e->ends);
     aq_hub_unref(h);
@@ -284,7 +292,7 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
         return aq_fail(err, AQ_E_INVAL, "%u stages were given, 1 to %u are possible", cfg->n_stage,
                        AQ_STAGES_MAX);
     uint32_t n_ctx = cfg->n_ctx ? cfg->n_ctx : AQ_MIN(8192u, ctx_max);
-    uint64_t weights_bytes = in->ends_bytes;
+    uint64_t weights_bytes = in->ends_bytes + (cfg->stage ? 0 : in->stage_bytes);
     for (uint32_t i = 0; i < in->n_layer && !cfg->stage; i++)
         weights_bytes += in->layer_bytes[i];
     int rc =
@@ -328,6 +336,8 @@ int aq_engine_new_on(const aq_backend *be, aq_rt *rt, const aq_model *m, const a
         e->weight_bytes = be->bytes(e->ends, NULL);
         rc = load_stages(e, src, cfg, &set, &own, err);
     }
+    if (rc >= 0)
+        rc = aq_park_open(e, cfg, src, err);
     if (rc >= 0) {
         h->next = &set;
         aq_epoch_begin(e);
@@ -404,6 +414,8 @@ void aq_engine_get_stats(const aq_engine *e, aq_engine_stats *ret)
                              .paused = atomic_load(&e->st_paused),
                              .n_window = atomic_load(&e->st_window),
                              .rows_read = atomic_load(&e->st_read),
+                             .n_disk = atomic_load(&e->st_disk),
+                             .disk_bytes = atomic_load(&e->st_disk_bytes),
                              .rows_gen = atomic_load(&e->st_gen),
                              .here_us = atomic_load(&e->st_here_us)};
 }

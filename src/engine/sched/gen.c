@@ -6,6 +6,8 @@
  * that), what may become a marker of thinking or of a call (the parser), and the longest end of the
  * content that a stop string begins with. What was let go can hold no part of a stop string, so
  * only the held text is searched; thinking and calls are not. */
+#include <math.h>
+
 #include "sched-priv.h"
 
 #define PIECE_MAX 8192u /* bytes of one event */
@@ -166,6 +168,33 @@ static int parse_token(aq_engine *e, aq_req *r, int32_t tok, last t)
     return rc < 0 ? rc : send_events(r, t);
 }
 
+#define DRAWS 8u /* tokens tried before all of the vocabulary is looked through */
+
+/* The next token: of those that the answer's form allows, when it has one. */
+static int pick(aq_engine *e, aq_req *r, float *logits, int32_t *ret, aq_err *err)
+{
+    int rc = 0;
+
+    aq_sampler_adjust(r->sampler, logits, r->log.id, r->log.n);
+    for (uint32_t i = 0; i < DRAWS && r->guide && aq_guide_on(r->guide) && !rc; i++) {
+        *ret = aq_sampler_draw(r->sampler, logits, r->log.n, i);
+        if ((rc = aq_guide_allows(r->guide, *ret)) == 1)
+            return 0;
+        logits[*ret] = -INFINITY;
+    }
+    if (!rc && r->guide && aq_guide_on(r->guide))
+        rc = aq_guide_mask(r->guide, logits, e->n_vocab);
+    if (rc == -AQ_E_UNSUPPORTED)
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "the model's vocabulary has no token that goes on in the demanded form");
+    if (rc < 0)
+        return aq_fail(err, -rc,
+                       "the demanded form of the answer is too wide to be followed, or "
+                       "there is no memory for it");
+    *ret = aq_sampler_draw(r->sampler, logits, r->log.n, r->guide ? DRAWS : 0);
+    return 0;
+}
+
 bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
 {
     aq_logprob top[AQ_LOGPROBS_MAX + 1];
@@ -187,7 +216,12 @@ bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
             return fail(e, r, -AQ_E_NOMEM);
         memcpy(raw, logits, e->n_vocab * sizeof *raw);
     }
-    int32_t tok = aq_sampler_pick(r->sampler, logits, r->log.id, r->log.n);
+    int32_t tok = -1;
+    if ((rc = pick(e, r, logits, &tok, &err)) < 0) {
+        free(raw);
+        aq_req_end(e, r, rc, &err);
+        return true;
+    }
     if (raw)
         n_top = aq_sampler_logprobs(raw, e->n_vocab, tok, r->n_logprobs, top);
     free(raw);
@@ -221,6 +255,8 @@ bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
             aq_req_end(e, r, AQ_DONE_STOP, NULL);
             return true;
         }
+        if (r->guide && (rc = aq_guide_took(r->guide, tok, r->parse)) != 0)
+            return rc < 0 ? fail(e, r, rc) : end(e, r, AQ_DONE_STOP, none);
         if (r->one_call && r->parse->n_done)
             return end(e, r, AQ_DONE_STOP, none);
         return r->n_gen >= r->max_tok ? end(e, r, AQ_DONE_LENGTH, none) : false;
@@ -228,13 +264,19 @@ bool aq_gen_token(aq_engine *e, aq_req *r, float *logits)
     if (e->model->vocab &&
         (rc = aq_detok_push(&r->detok, e->model->vocab, tok, false, &r->held)) < 0)
         return fail(e, r, rc);
+    bool full = false;
+    if (r->guide) {
+        if ((rc = aq_guide_took(r->guide, tok, NULL)) < 0)
+            return fail(e, r, rc);
+        full = rc == 1;
+    }
     if (find_stop(r, &at)) {
         r->held.n = at;
         r->detok = (aq_detok){0};
         return end(e, r, AQ_DONE_STOP, t);
     }
-    if (r->n_gen >= r->max_tok)
-        return end(e, r, AQ_DONE_LENGTH, t);
+    if (full || r->n_gen >= r->max_tok)
+        return end(e, r, full ? AQ_DONE_STOP : AQ_DONE_LENGTH, t);
     if ((rc = send(r, at, t)) < 0)
         return fail(e, r, rc);
     return false;

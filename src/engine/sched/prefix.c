@@ -124,8 +124,10 @@ bool aq_prefix_evict(aq_engine *e, uint32_t keep)
         if (e->seq[i].state == AQ_SEQ_PARKED && i != keep &&
             (old == AQ_SEQ_NONE || e->seq[i].used < e->seq[old].used))
             old = i;
-    if (old != AQ_SEQ_NONE)
+    if (old != AQ_SEQ_NONE) {
+        aq_park_save(e, old);
         seq_free(e, old);
+    }
     return old != AQ_SEQ_NONE;
 }
 

@@ -42,6 +42,7 @@ void aq_req_unref(aq_req *r)
     aq_toks_clear(&r->log);
     aq_sampler_free(r->sampler);
     aq_toolparse_free(r->parse);
+    aq_guide_free(r->guide);
     for (uint32_t i = 0; i < r->n_stop; i++)
         free(r->stop[i]);
     aq_bytes_clear(&r->held);
@@ -303,9 +304,91 @@ void aq_req_free(aq_req *r)
 /* ---- submit ---- */
 
 /* Parse a JSON array that is not empty. */
-static int render(const aq_model *m, const aq_req_in *in, aq_req *r, aq_err *err)
+/* The vocabulary in byte order, made once for all requests. */
+static int order_of(aq_engine *e, const aq_tok_order **ret, aq_err *err)
+{
+    aq_hub *h = e->hub;
+    aq_tok_order *o = NULL;
+
+    pthread_mutex_lock(&h->mu);
+    *ret = h->order;
+    pthread_mutex_unlock(&h->mu);
+    if (*ret)
+        return 0;
+    int rc = aq_tok_order_new(e->model->vocab, &o, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&h->mu);
+    if (!h->order) {
+        h->order = o;
+        o = NULL;
+    }
+    *ret = h->order;
+    pthread_mutex_unlock(&h->mu);
+    aq_tok_order_free(o); /* another request was quicker */
+    return 0;
+}
+
+static int parse_text(aq_arena *a, const char *what, const char *text, const aq_json **ret,
+                      aq_err *err)
+{
+    int rc = text ? aq_json_parse(a, text, strlen(text), ret, err) : 0;
+
+    if (rc == -AQ_E_FORMAT && err)
+        err->code = AQ_E_INVAL;
+    return rc < 0 ? aq_err_prefix(err, rc == -AQ_E_FORMAT ? -AQ_E_INVAL : rc, "%s", what) : 0;
+}
+
+/* The form that the answer is held to. */
+static int guide(aq_engine *e, const aq_req_in *in, aq_req *r, uint8_t think, aq_err *err)
+{
+    static const aq_chat_caps plain = {.calls = AQ_CALLS_HERMES};
+    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+    const aq_model *m = e->model;
+    const aq_tok_order *order;
+    aq_gram *g = NULL;
+    bool calls = in->messages_json && in->tools_json && in->tool_choice != AQ_TOOLS_NONE;
+    aq_gram_want w = {.caps = in->messages_json ? m->chat : &plain,
+                      .only = in->tool_choice == AQ_TOOLS_NAMED ? in->tool_name : NULL,
+                      .must_call = in->tool_choice >= AQ_TOOLS_REQUIRED,
+                      .one_call = in->one_call || in->tool_choice == AQ_TOOLS_NAMED,
+                      .may_think = in->messages_json && think == AQ_THINK_UNKNOWN};
+    bool lazy = !w.must_call && !in->schema_json;
+    int rc;
+
+    if (lazy && !calls)
+        return 0;
+    if (!a)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for the form of an answer");
+    if (!m->vocab)
+        return aq_fail(err, AQ_E_UNSUPPORTED, "this model cannot read text: %s",
+                       m->info.tok_refused ? m->info.tok_refused : "it has no vocabulary");
+    if ((calls && (rc = parse_text(a, "tools", in->tools_json, &w.tools, err)) < 0) ||
+        (rc = parse_text(a, "schema", in->schema_json, &w.schema, err)) < 0)
+        return rc;
+    if (lazy) {
+        aq_err why = {0};
+        if ((rc = aq_gram_call(m->vocab, &w, &g, &why)) < 0) {
+            if (rc == -AQ_E_NOMEM)
+                return aq_fail(err, AQ_E_NOMEM, "%s", why.text);
+            aq_log(AQ_LOG_WARN, "engine", "calls are not held to their schemas: %s", why.text);
+        }
+        if (!g)
+            return 0;
+    } else if ((rc = aq_gram_answer(m->vocab, &w, &g, err)) < 0) {
+        return rc;
+    }
+    if ((rc = order_of(e, &order, err)) < 0) {
+        aq_gram_free(g);
+        return rc;
+    }
+    return aq_guide_new(m->vocab, order, g, lazy, think, &r->guide, err);
+}
+
+static int render(aq_engine *e, const aq_req_in *in, aq_req *r, aq_err *err)
 {
     AQ_AUTO(aq_prompt_clear) aq_prompt p = {0};
+    const aq_model *m = e->model;
     int rc = aq_prompt_make(m, in, &p, err);
 
     if (rc < 0)
@@ -313,10 +396,12 @@ static int render(const aq_model *m, const aq_req_in *in, aq_req *r, aq_err *err
     r->log = p.toks;
     p.toks = (aq_toks){0};
     r->detok.at_start = true;
-    r->one_call = in->one_call;
-    return aq_toolparse_new(m->chat, in->tools_json,
-                            in->tools_json && in->tool_choice != AQ_TOOLS_NONE, p.think, &r->parse,
-                            err);
+    r->one_call = in->one_call || in->tool_choice == AQ_TOOLS_NAMED;
+    if ((rc = aq_toolparse_new(m->chat, in->tools_json,
+                               in->tools_json && in->tool_choice != AQ_TOOLS_NONE, p.think,
+                               &r->parse, err)) < 0)
+        return rc;
+    return guide(e, in, r, p.think, err);
 }
 
 static int copy_toks(const aq_engine *e, const aq_req_in *in, aq_toks *ret, aq_err *err)
@@ -338,12 +423,16 @@ static int copy_settings(const aq_engine *e, const aq_req_in *in, aq_req *r, aq_
     const aq_sampling *s = &in->sampling;
     aq_sampling drawn = *s;
 
-    if (in->schema_json)
-        return aq_fail(err, AQ_E_UNSUPPORTED,
-                       "answers bound to a JSON schema are not supported; leave the schema out");
-    if (in->tool_choice > AQ_TOOLS_NONE)
-        return aq_fail(err, AQ_E_UNSUPPORTED,
-                       "answers that must be tool calls are not supported; leave tool_choice out");
+    if (in->tool_choice > AQ_TOOLS_NAMED || (in->tool_choice == AQ_TOOLS_NAMED && !in->tool_name))
+        return aq_fail(err, AQ_E_INVAL, "tool_choice is none of auto, none, required and a tool");
+    if (in->tool_choice >= AQ_TOOLS_REQUIRED && (!in->tools_json || !in->messages_json))
+        return aq_fail(
+            err, AQ_E_INVAL,
+            "tool_choice demands a call, but there are no tools: add some or leave it out");
+    if (in->tool_choice >= AQ_TOOLS_REQUIRED && in->schema_json)
+        return aq_fail(
+            err, AQ_E_INVAL,
+            "an answer cannot be a demanded call and a value of a schema: leave one out");
     if (in->n_logprobs > AQ_LOGPROBS_MAX)
         return aq_fail(err, AQ_E_LIMIT, "%u log-probabilities per token, at most %u are allowed",
                        in->n_logprobs, AQ_LOGPROBS_MAX);
@@ -388,7 +477,9 @@ int aq_submit(aq_engine *e, const aq_req_in *in, void (*wake_fn)(void *), void *
     r->t_submit_us = aq_now_us();
     int rc = copy_settings(e, in, r, err);
     if (rc >= 0)
-        rc = in->messages_json ? render(e->model, in, r, err) : copy_toks(e, in, &r->log, err);
+        rc = in->messages_json ? render(e, in, r, err) : copy_toks(e, in, &r->log, err);
+    if (rc >= 0 && !in->messages_json)
+        rc = guide(e, in, r, AQ_THINK_CLOSED, err);
     uint32_t n_tok = in->messages_json ? r->log.n : in->n_tok;
     if (rc >= 0 && !n_tok)
         rc = aq_fail(err, AQ_E_INVAL, "the chat's template made no tokens of the messages");

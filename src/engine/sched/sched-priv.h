@@ -9,6 +9,7 @@
  *   pipeline.c  windows on their way: embed, stage 0, 1, …, head
  *   gen.c       logits -> token -> text -> events
  *   draft.c     tokens guessed ahead by the model's draft layers
+ *   park.c      parked chats on disk
  *   epoch.c     another set of stages; everything live is queued again with its token log
  *
  * A seq's tokens are numbered three ways: log.n known, n_sub of them sent in windows, n_done of
@@ -25,6 +26,7 @@
 
 #include "backend-priv.h"
 #include "chat-priv.h"
+#include "gram-priv.h"
 #include "model-priv.h"
 #include "sampler-priv.h"
 #include "stage-priv.h"
@@ -50,6 +52,7 @@ enum {
 enum { AQ_REQ_QUEUED = 1, AQ_REQ_RUN, AQ_REQ_END };
 
 typedef struct aq_wnd aq_wnd;
+typedef struct aq_park aq_park;
 typedef struct aq_hub aq_hub;
 typedef struct aq_snap {
     uint32_t seq, n_tok; /* AQ_SEQ_NONE = free */
@@ -79,6 +82,7 @@ struct aq_hub {
     aq_req *new_first, *new_last;
     uint32_t n_waiting;
     aq_wnd *done_first, *done_last;
+    aq_tok_order *order; /* made with the first answer that is held to a form; then for good */
     aq_stage *stage[AQ_STAGES_MAX]; /* written, and read without the lock, by the step thread */
     uint32_t n_stage, epoch;
     /* under way at each stage, oldest first */
@@ -115,6 +119,7 @@ struct aq_req {
     uint32_t stop_n[AQ_STOP_MAX], n_stop;
     aq_detok detok;
     aq_toolparse *parse; /* NULL: the prompt came as tokens, all is content */
+    aq_guide *guide;     /* NULL: any answer will do */
     bool one_call;
     uint64_t id_seed; /* of the calls' ids */
     aq_bytes held;    /* characters that may still become a stop string */
@@ -192,6 +197,8 @@ struct aq_engine {
     char device[96];
     uint64_t weight_bytes, state_bytes;
     atomic_uint st_running, st_queued, st_parked, st_pages, st_epoch, st_paused, st_n_page;
+    atomic_uint st_disk;
+    _Atomic uint64_t st_disk_bytes;
     _Atomic uint64_t st_window, st_read, st_gen, st_here_us;
     /* step thread */
     uint64_t wnd_id, turn;
@@ -205,6 +212,7 @@ struct aq_engine {
     uint32_t pages_used;
     aq_op *op; /* go with the next window */
     uint32_t n_op, cap_op;
+    aq_park *park;                                            /* NULL: no folder for parked chats */
     uint32_t cursor;                                          /* batch.c: whose turn it is */
     aq_wnd *to_first[AQ_STAGES_MAX], *to_last[AQ_STAGES_MAX]; /* wait to be submitted to a stage */
     float *logits;                                            /* [logits_rows][n_vocab] */
@@ -242,6 +250,21 @@ void aq_req_end(aq_engine *, aq_req *, int32_t rc, const aq_err *err);
 uint32_t aq_page_need(uint32_t n_tok);
 void aq_pages_cut(aq_engine *, aq_sseq *,
                   uint32_t n_keep_tok); /* give back what n_keep_tok tokens do not need */
+
+/** Pages for the n_tok tokens of a seq that has none; the caller has counted. NOMEM. */
+int aq_pages_take(aq_engine *, aq_sseq *, uint32_t n_tok) AQ_MUST;
+uint32_t aq_seq_unused(const aq_engine *); /* a FREE seq, or AQ_SEQ_NONE */
+
+/* ---- park.c: step thread, or before it runs and after it ended ---- */
+/** Nothing when cfg names no folder. IO, NOMEM. */
+int aq_park_open(aq_engine *, const aq_engine_cfg *, const aq_wsrc *, aq_err *) AQ_MUST;
+void aq_park_close(aq_engine *);
+void aq_park_save(aq_engine *, uint32_t seq); /* PARKED; failures are logged */
+void aq_park_save_all(aq_engine *);
+/** Bring in a chat that t begins with, when it spares clearly more than the `known` tokens: true
+ * when there is a new parked seq (others may have gone for it). */
+bool aq_park_fetch(aq_engine *, const aq_toks *t, uint32_t known);
+void aq_park_stats(const aq_engine *, uint32_t *ret_n, uint64_t *ret_bytes);
 
 /* ---- prefix.c ---- */
 typedef struct aq_match {

@@ -407,3 +407,42 @@ uint32_t aq_seqmap_pages_used(const aq_seqmap *m)
 {
     return m->cfg.n_page - m->n_free;
 }
+
+int aq_seqmap_fill(aq_seqmap *m, uint32_t id, uint32_t n_tok, aq_err *err)
+{
+    seq *s = id < m->cfg.max_seq ? &m->seq[id] : NULL;
+    if (!s || !s->live || s->len || n_tok >= AQ_CTX_MAX)
+        return aq_fail(err, AQ_E_INVAL, "seq %u cannot be filled with %u tokens", id, n_tok);
+    int rc = seq_grow(m, s, n_tok, err);
+    if (rc < 0) {
+        trim(m, s, 0);
+        return rc;
+    }
+    s->len = n_tok;
+    s->defined = true;
+    no_history(s);
+    return 0;
+}
+
+int aq_seqmap_snap_set(aq_seqmap *m, uint64_t id, uint32_t n_tok, aq_err *err)
+{
+    snap *p = snap_find(m, id);
+    for (uint32_t i = 0; !p && i < m->cfg.n_snap; i++)
+        if (!m->snap[i].used)
+            p = &m->snap[i];
+    if (!p)
+        return aq_fail(err, AQ_E_LIMIT, "all %u snapshots are in use", m->cfg.n_snap);
+    *p = (snap){.used = true, .id = id, .n_tok = n_tok};
+    return 0;
+}
+
+uint32_t aq_seqmap_snap_slot(const aq_seqmap *m, uint64_t id)
+{
+    const snap *p = snap_find(m, id);
+    return p ? m->cfg.max_seq + (uint32_t)(p - m->snap) : UINT32_MAX;
+}
+
+bool aq_seqmap_defined(const aq_seqmap *m, uint32_t id)
+{
+    return aq_seqmap_has(m, id) && m->seq[id].defined;
+}

@@ -41,6 +41,14 @@ const uint32_t *aq_seqmap_pages(const aq_seqmap *, uint32_t seq, uint32_t *ret_l
 bool aq_seqmap_has(const aq_seqmap *, uint32_t seq);
 /** Tokens that snapshot `id` stands for: 1 and *ret, or 0 when there is no such snapshot. */
 int aq_seqmap_snap(const aq_seqmap *, uint64_t id, uint32_t *ret);
+/** seq (live and empty) gets n_tok tokens whose KV the caller fills in, as it does with their recurrent state: LIMIT, NOMEM, INVAL. */
+int aq_seqmap_fill(aq_seqmap *, uint32_t seq, uint32_t n_tok, aq_err *) AQ_MUST;
+/** Snapshot `id` becomes one of n_tok tokens (made, if need be) whose slot the caller fills in. LIMIT. */
+int aq_seqmap_snap_set(aq_seqmap *, uint64_t id, uint32_t n_tok, aq_err *) AQ_MUST;
+/** Slot of snapshot `id`; UINT32_MAX = there is none. */
+uint32_t aq_seqmap_snap_slot(const aq_seqmap *, uint64_t id);
+/** The live state of seq stands at its length. */
+bool aq_seqmap_defined(const aq_seqmap *, uint32_t seq);
 uint32_t aq_seqmap_pages_used(const aq_seqmap *);
 
 #endif

@@ -37,6 +37,10 @@ AQ_CLEANUP_FUNC(aq_store *, aq_store_free)
 /** aq_seqmap_grow, the runs of the window, and the recurrent slots turned. */
 int aq_store_begin(aq_store *, const aq_window *, aq_err *) AQ_MUST;
 void aq_store_undo(aq_store *, const aq_window *);
+/** All that is kept of a seq's first n_tok tokens, through io piece by piece: KV of the layers, then (recurrent) the live state and
+ * those of n_snap snapshots. The same pieces in the same order for saving (io reads them) and for loading (io fills them). */
+int aq_store_io(aq_store *, uint32_t seq, uint32_t n_tok, const uint64_t *snap, uint32_t n_snap,
+                aq_state_io_fn io, void *user, aq_err *) AQ_MUST;
 /** A layer's part of a seq's slot: live, or the one before its last window. */
 float *aq_store_live(const aq_store *, uint32_t seq, uint32_t layer);
 float *aq_store_before(const aq_store *, uint32_t seq, uint32_t layer);

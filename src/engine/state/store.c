@@ -279,3 +279,49 @@ void aq_store_undo(aq_store *s, const aq_window *w)
     turn(s);
     aq_seqmap_undo(s->map, w);
 }
+
+/* ---- parked chats ---- */
+
+static int page_io(aq_store *s, uint32_t page, uint32_t n_tok, aq_state_io_fn io, void *user,
+                   aq_err *err)
+{
+    int rc = 0;
+    for (uint32_t l = 0; rc == 0 && l < s->n_layer; l++) {
+        const aq_kv *kv = &s->kv[l];
+        if (!kv->base || kv->borrowed)
+            continue;
+        for (uint32_t h = 0; rc == 0 && h < kv->n_kv; h++) {
+            rc = io(user, aq_kv_k(kv, page, h, 0), (size_t)n_tok * kv->k_bytes, err);
+            if (rc == 0 && kv->v_off) /* latent: K is V */
+                rc = io(user, aq_kv_v(kv, page, h, 0), (size_t)n_tok * kv->v_bytes, err);
+        }
+        if (rc == 0 && kv->d_idx)
+            rc = io(user, aq_kv_raw(kv, page, 0), (size_t)n_tok * kv->d_idx * (kv->idx_f32 ? 4 : 2),
+                    err);
+        if (rc == 0 && kv->d_idx)
+            rc = io(user, aq_kv_block(kv, page, 0),
+                    n_tok / s->layer[l].d->idx_block * (size_t)kv->d_idx * sizeof(float), err);
+    }
+    return rc;
+}
+
+int aq_store_io(aq_store *s, uint32_t seq, uint32_t n_tok, const uint64_t *snap, uint32_t n_snap,
+                aq_state_io_fn io, void *user, aq_err *err)
+{
+    uint32_t len;
+    const uint32_t *page = aq_seqmap_pages(s->map, seq, &len);
+    if (len < n_tok || (s->recurrent && (len != n_tok || !aq_seqmap_defined(s->map, seq))))
+        return aq_fail(err, AQ_E_INVAL, "seq %u does not stand at %u tokens", seq, n_tok);
+    int rc = 0;
+    for (uint32_t at = 0; rc == 0 && at < n_tok; at += AQ_PAGE_TOK)
+        rc = page_io(s, page[at / AQ_PAGE_TOK], AQ_MIN(AQ_PAGE_TOK, n_tok - at), io, user, err);
+    if (rc == 0 && s->recurrent)
+        rc = io(user, slot_of(s, seq), s->slot_f32 * sizeof(float), err);
+    for (uint32_t i = 0; rc == 0 && s->recurrent && i < n_snap; i++) {
+        uint32_t slot = aq_seqmap_snap_slot(s->map, snap[i]);
+        rc = slot == UINT32_MAX ? aq_fail(err, AQ_E_INVAL, "there is no snapshot %llu",
+                                          (unsigned long long)snap[i])
+                                : io(user, slot_of(s, slot), s->slot_f32 * sizeof(float), err);
+    }
+    return rc;
+}

@@ -36,6 +36,8 @@ typedef struct aq_chat_caps {
     bool system;     /* it takes a system message */
     bool two_system; /* … a second one behind the first */
     bool late_system;                     /* … one between other messages */
+    bool fenced;                          /* DeepSeek: arguments stand in ```json */
+    bool args_mark;                       /* Mistral: [ARGS] between name and arguments */
     bool repeats;                         /* it takes two messages of the user in a row */
     const char *invoke_pre;               /* INVOKE: what stands before "invoke" and "parameter" */
     const char *think_open, *think_close; /* around thinking; NULL = none known */

@@ -148,6 +148,8 @@ int aq_chat_probe(const aq_tmpl *t, const char *src, const aq_vocab *v, aq_chat_
     c.calls = c.has_tools ? family(src, &c.invoke_pre) : AQ_CALLS_HERMES;
     if (src && strstr(src, "<|channel|>")) /* such a model writes channels, with tools or without */
         c.calls = AQ_CALLS_HARMONY;
+    c.fenced = src && strstr(src, "```json");
+    c.args_mark = src && strstr(src, "[ARGS]");
     thinking(src, v, &c);
     *ret = c;
     return 0;

@@ -62,6 +62,7 @@ struct aq_toolparse {
     const aq_tp_state *st;
     bool calls_on;     /* calls are looked for */
     bool think_on;     /* thinking may begin: nothing was said yet */
+    bool said;         /* content or a call came */
     bool fresh;        /* white space is dropped until something else comes */
     uint8_t sub;       /* of the state */
     int rc;            /* sticky: 0 or -AQ_E_NOMEM */

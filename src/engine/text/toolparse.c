@@ -126,6 +126,7 @@ void aq_tp_start(aq_toolparse *p)
     p->raw.n = 0;
     p->n_started++;
     p->think_on = false;
+    p->said = true;
     aq_tp_emit(p, AQ_EV_CALL_START, (const char *)p->name.p, p->name.n);
 }
 
@@ -145,6 +146,7 @@ void aq_tp_fail(aq_toolparse *p)
     else if (was) {
         aq_tp_emit(p, AQ_EV_TEXT, (const char *)p->raw.p, p->raw.n);
         p->think_on = false;
+        p->said = true;
     }
     p->raw.n = 0;
     p->started = false;
@@ -346,7 +348,7 @@ static void content_byte(aq_toolparse *p, uint8_t b)
         return;
     }
     if (p->calls_on && p->caps.calls == AQ_CALLS_LLAMA && p->tools &&
-        ((b == '{' && p->think_on) || (p->n_done && p->fresh && (b == '{' || b == ';')))) {
+        ((b == '{' && !p->said) || (p->n_done && p->fresh && (b == '{' || b == ';')))) {
         if (b == ';')
             return;
         aq_tp_begin(p, &aq_tp_llama, "");
@@ -359,6 +361,7 @@ static void content_byte(aq_toolparse *p, uint8_t b)
     aq_tp_emit(p, AQ_EV_TEXT, (const char *)p->ws.p, p->ws.n);
     p->ws.n = 0;
     p->fresh = p->think_on = false;
+    p->said = true;
     aq_tp_emit(p, AQ_EV_TEXT, (const char *)&b, 1);
 }
 

@@ -47,11 +47,13 @@ typedef struct aq_progress {
 
 typedef struct aq_rt_cfg {
     uint32_t
-        n_threads; /* compute threads, the step thread among them; 0 = one per physical core this process may use */
+        n_threads; /* compute threads, the step thread among them; 0 = one per physical core this process may use,
+                    * no more than its cgroups' quota of CPU time */
     const char *
         cpu_path; /* "c", "avx2", …; NULL = the best this CPU has. Programs pass the environment's AQ_CPU */
-    int nice; /* niceness of the pinned workers, 0 = as the process */
-    bool pin; /* pin workers to cores */
+    int nice;         /* niceness of the pinned workers, 0 = as the process */
+    bool pin;         /* pin workers to cores */
+    uint32_t spin_us; /* how long idle workers look for work before they sleep; 0 = 200 */
 } aq_rt_cfg;
 
 /** Errors: UNSUPPORTED (unknown or unsupported cpu_path; the text lists those this CPU has), NOMEM, LIMIT. */
@@ -113,6 +115,8 @@ typedef struct aq_model_info {
     const uint64_t *layer_bytes; /* [n_layer] weights of a layer as stored */
     uint64_t
         ends_bytes; /* embedding, final norm, head, draft layers; not a table that is never loaded */
+    uint64_t
+        stage_bytes; /* what each set of layers needs beside its own: per-layer tables, rope factors */
     uint64_t kv_f16_bytes_tok; /* KV bytes per token over all layers, f16 */
     uint64_t kv_q8_bytes_tok;  /* the same, q8_0 */
     uint64_t recur_bytes_seq;  /* recurrent state per seq */
@@ -307,6 +311,11 @@ typedef struct aq_engine_cfg {
      * same with and without, sampled ones too. It pays where a window of a few rows takes little longer than one of a single
      * row; a chat whose guesses are mostly wrong pauses them. */
     uint32_t n_draft;
+    /* Folder (made if need be) and bytes for chats whose pages are needed, and for all when the engine ends: a later request that
+     * begins like one is spared the reading. NULL or 0 = none. Files that are damaged or not of this model are passed over. Only
+     * where all layers are in this process. */
+    const char *park_dir;
+    uint64_t park_bytes;
 } aq_engine_cfg;
 #define AQ_DRAFT_MAX 7u
 /** Load and start. Blocks while loading: not for a thread that must answer. Errors: NOMEM (both numbers named), IO, CANCELLED,
@@ -333,7 +342,9 @@ typedef struct aq_engine_stats {
     uint32_t
         paused; /* 1 = a stage is lost: chats keep what they have and wait for aq_engine_set_stages */
     uint64_t n_window, rows_read, rows_gen; /* since start */
-    uint64_t here_us;                       /* since start: this PC's layers at work */
+    uint32_t n_disk; /* chats of this model in the folder for parked ones, and the folder's bytes */
+    uint64_t disk_bytes;
+    uint64_t here_us; /* since start: this PC's layers at work */
 } aq_engine_stats;
 void aq_engine_get_stats(const aq_engine *, aq_engine_stats *ret);
 
@@ -368,9 +379,7 @@ enum {
 typedef struct aq_req_in { /* copied by aq_submit */
     /** An OpenAI-shaped array, strict, order kept. Roles: system, developer (read as system), user, assistant, tool. content: a
      * text, or parts of type text (joined by newlines); for assistant also null. tool_calls: arguments as JSON text or object.
-     * reasoning_content: earlier thinking, shown to the model where its template has a place for it. An assistant message may
-     * carry `raw`: the text that was sampled, which then stands for its rendering. Answers of this engine need none: it knows
-     * them by the ids of their calls, or else by their content, and reads them as the tokens they were. */
+     * reasoning_content: earlier thinking, shown to the model where its template has a place for it. */
     const char *messages_json;
     const char
         *tools_json; /* OpenAI-shaped array [{"type":"function","function":{…}}]; NULL = none */
@@ -434,8 +443,9 @@ typedef struct aq_event {
 } aq_event;
 /** Queue a request. wake(user) is called from the step thread when the ring goes from empty to non-empty; it must not block.
  * Errors: INVAL (bad JSON, a message without role or content, sampling out of range), UNSUPPORTED (content other than text;
- * what of a schema is not supported, by its place; calls with a model whose template knows none; today
- * any schema, REQUIRED and NAMED), LIMIT (a chat too long for the context: both numbers), NOMEM, BUSY (queue full),
+ * what of a
+ * schema is not supported, by its place and name; under AUTO a tool's schema that is not supported only lets its calls go unchecked,
+ * with a line in the log), LIMIT (a chat too long for the context: both numbers; a schema too large), NOMEM, BUSY (queue full),
  * CANCELLED (the engine is closing). */
 int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, aq_req **ret,
               aq_err *) AQ_MUST;

@@ -136,6 +136,25 @@ int aq_known_add(aq_trust *, const char *addr, char ret[AQ_ADDR_MAX + 1], aq_err
 /** 1, or 0 when it was not there. */
 int aq_known_drop(aq_trust *, const char *addr, aq_err *) AQ_MUST;
 
+/* ---- reach: what became of calling an address ------------------------------------------------ */
+
+/** Most telling last. */
+typedef enum aq_reach {
+    AQ_REACH_UNTRIED,
+    AQ_REACH_FOREIGN,  /* not an address of this network: not called */
+    AQ_REACH_NO_ROUTE, /* this PC is on no network that leads there */
+    AQ_REACH_SILENT,   /* no answer in time: off, asleep, or a firewall that drops */
+    AQ_REACH_BLOCKED,  /* a firewall said no, or nobody has the address */
+    AQ_REACH_REFUSED,  /* the PC is there and nothing listens: its Pool is off */
+    AQ_REACH_ANSWERS,
+    AQ_REACH_N
+} aq_reach;
+const char *aq_reach_text(aq_reach); /* untranslated sentence */
+
+/** Call these addresses side by side and hang up: the most telling of what became of it. Blocks,
+ * timeout_us at most. */
+aq_reach aq_reach_try(const char *const *addr, uint32_t n, int64_t timeout_us);
+
 /* ---- pairing by six digits ------------------------------------------------------------------- */
 
 typedef struct aq_meet aq_meet;
@@ -163,6 +182,9 @@ AQ_CLEANUP_FUNC(aq_meet *, aq_meet_free)
 uint16_t aq_meet_port(const aq_meet *); /* on which it listens, 0 = it does not */
 /** They Match, or They Differ. Any thread; once, after digits_cb. */
 void aq_meet_answer(aq_meet *, bool match);
+/** After done_cb said "paired": can the other PC be called from here, and (where it has said so, else UNTRIED) this one from
+ * there? Who only calls listens nowhere. */
+void aq_meet_reach(aq_meet *, aq_reach *ret_out, aq_reach *ret_in);
 
 /* ---- presence: which PCs of this network have their Pool on ---------------------------------- */
 
@@ -225,25 +247,6 @@ void aq_presence_get(const aq_presence *, aq_presence_info *ret); /* NULL: OFF *
  * is not here may well be alive, and one that is here may be gone: liveness is the links' heartbeat.
  */
 uint32_t aq_presence_found(const aq_presence *, aq_found *ret, uint32_t cap);
-
-/* ---- reach: what became of calling an address ------------------------------------------------ */
-
-/** Most telling last. */
-typedef enum aq_reach {
-    AQ_REACH_UNTRIED,
-    AQ_REACH_FOREIGN,  /* not an address of this network: not called */
-    AQ_REACH_NO_ROUTE, /* this PC is on no network that leads there */
-    AQ_REACH_SILENT,   /* no answer in time: off, asleep, or a firewall that drops */
-    AQ_REACH_BLOCKED,  /* a firewall said no, or nobody has the address */
-    AQ_REACH_REFUSED,  /* the PC is there and nothing listens: its Pool is off */
-    AQ_REACH_ANSWERS,
-    AQ_REACH_N
-} aq_reach;
-const char *aq_reach_text(aq_reach); /* untranslated sentence */
-
-/** Call these addresses side by side and hang up: the most telling of what became of it. Blocks,
- * timeout_us at most. */
-aq_reach aq_reach_try(const char *const *addr, uint32_t n, int64_t timeout_us);
 
 /* ---- layers over two PCs --------------------------------------------------------------------- */
 

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tool calls over scripted tokens, in all three dialects, and the history of an agent."""
+import json
+import sys
+
+sys.dont_write_bytecode = True
+from apitest import *  # noqa: E402,F403
+
+
+def call(name, args):
+    return ['<tool_call>', '\n{"name": "%s", "arg' % name, 'uments": ', *(args[i:i + 5] for i in range(0, len(args), 5)), '}\n', '</tool_call>']
+
+
+one, two = '{"b": 1, "a": "x\\ny"}', '{"q": [1, {"r": null}]}'
+s = Scripted({
+    'ok': (['Plain', ' words', '.'], 'end'),
+    'one': (call('get', one), 'end'),
+    'said': (['Let me see.', '\n', *call('get', one)], 'end'),
+    'two': ([*call('get', one), '\n', *call('put', two)], 'end'),
+    'semi': ([*call('get', one), ';', *call('put', two)], 'end'),
+    'less': (['a < b </thi'], 'end'),
+    'cut': (['<tool_call>', '\n{"name": "get", "arguments": {"b": 1, "a": "'], 'again'),
+    'patch': (call('patch', '{"input": "*** Begin\\n+x"}'), 'end'),
+    'think': (['<think>', '\nhm', '\n', '</think>', '\n\n', 'So.'], 'end'),
+}, 'ctx=8192')
+fn = [{'type': 'function', 'function': {'name': n, 'description': 'd', 'parameters': {'type': 'object', 'properties': {'a': {'type': 'string'}, 'b': {'type': 'integer'}}}}}
+      for n in ('get', 'put')]
+
+# chat
+d = s.chat('@one', tools=fn).json()
+c = d['choices'][0]
+ok(c['finish_reason'] == 'tool_calls' and c['message']['content'] is None and len(c['message']['tool_calls']) == 1, 'case 17: one call', d)
+t = c['message']['tool_calls'][0]
+ok(t['type'] == 'function' and t['id'].startswith('call_') and t['function']['name'] == 'get' and json.loads(t['function']['arguments']) == json.loads(one)
+   and list(json.loads(t['function']['arguments'])) == ['b', 'a'], 'its name and arguments, in their order', t)
+for name in ('ok', 'less'):
+    c = s.chat('@' + name, tools=fn).json()['choices'][0]
+    ok(c['finish_reason'] == 'stop' and 'tool_calls' not in c['message'], 'case 17: no call, with tools: %s' % name, c)
+ok(c['message']['content'] == 'a < b </thi', 'case 18: verbatim, with tools', c)
+
+
+def streamed(text, **more):
+    k = s.chat(text, stream=True, tools=fn, **more).chunks()
+    deltas = [t for x in k for c in x['choices'] for t in c['delta'].get('tool_calls', [])]
+    content = ''.join(c['delta'].get('content') or '' for x in k for c in x['choices'])
+    end = [c['finish_reason'] for x in k for c in x['choices'] if c['finish_reason']]
+    calls = {}
+    for t in deltas:
+        e = calls.setdefault(t['index'], {'ids': [], 'names': [], 'args': ''})
+        e['ids'] += [t['id']] if 'id' in t else []
+        e['names'] += [t['function']['name']] if 'name' in t['function'] else []
+        e['args'] += t['function']['arguments']
+    return calls, content, end, deltas
+
+
+for name in ('two', 'semi'):
+    calls, content, end, deltas = streamed('@' + name)
+    ok(sorted(calls) == [0, 1] and all(len(e['ids']) == len(e['names']) == 1 for e in calls.values()) and calls[0]['ids'] != calls[1]['ids'],
+       'case 16: two calls, indices 0 and 1, each id once: %s' % name, deltas)
+    ok([e['names'][0] for e in calls.values()] == ['get', 'put'] and [json.loads(e['args']) for e in calls.values()] == [json.loads(one), json.loads(two)]
+       and end == ['tool_calls'] and not content.strip(' \n;'), 'case 19: both whole, no residue: %s' % name, (calls, content, end))
+ok(deltas[0]['function']['arguments'] == '' and deltas[0]['type'] == 'function' and 'type' not in deltas[1], 'the shape of deltas', deltas[:2])
+calls, content, end, _ = streamed('@two', parallel_tool_calls=False)
+ok(sorted(calls) == [0] and end == ['tool_calls'], 'parallel_tool_calls false: one call', (calls, end))
+calls, content, end, _ = streamed('@said')
+ok(content.strip() == 'Let me see.' and json.loads(calls[0]['args']) == json.loads(one), 'words before a call', (calls, content))
+calls, content, end, _ = streamed('@cut', max_tokens=8)
+ok(end == ['length'], 'cut within a call: length', end)
+c = s.chat('@one', tools=fn, tool_choice='none').json()['choices'][0]
+ok(c['finish_reason'] == 'stop' and 'tool_calls' not in c['message'], 'tool_choice none: no call', c)
+for more, param in (({'tools': 5}, 'tools'), ({'tools': [{'type': 'function'}]}, 'tools'), ({'tools': [5]}, 'tools'), ({'tool_choice': 'required'}, 'tool_choice'),
+                    ({'tools': fn, 'tool_choice': 'king'}, 'tool_choice'), ({'tools': fn, 'tool_choice': {'type': 'function', 'function': {'name': 'nope'}}}, 'tool_choice'),
+                    ({'response_format': {'type': 'xml'}}, 'response_format'), ({'response_format': {'type': 'json_schema'}}, 'response_format'),
+                    ({'parallel_tool_calls': 1}, 'parallel_tool_calls'), ({'chat_template_kwargs': 1}, 'chat_template_kwargs')):
+    a = s.chat('hi', **more)
+    ok(a.status == 400 and a.json()['error']['param'] == param, 'refused: %s' % json.dumps(more)[:70], a)
+
+# case 20: arguments of the history that are no JSON
+for args in ('{', '', 'x', '[1]'):
+    a = s.ask('/v1/chat/completions', {'tools': fn, 'messages': [{'role': 'user', 'content': 'hi'}, {'role': 'assistant', 'content': None, 'tool_calls': [
+        {'id': 'c1', 'type': 'function', 'function': {'name': 'get', 'arguments': args}}]}, {'role': 'tool', 'tool_call_id': 'c1', 'content': 'r'}]})
+    ok(a.status in (200, 400), 'case 20: history with the arguments %r: no 500' % args, a)
+
+# case 30: an agent's second turn
+long = 'Be a good agent. ' * 40
+m = [{'role': 'system', 'content': long}, {'role': 'user', 'content': '@one'}]
+d = s.ask('/v1/chat/completions', {'messages': m, 'tools': fn}).json()
+t = d['choices'][0]['message']['tool_calls'][0]
+m += [{'role': 'assistant', 'content': None, 'tool_calls': [t]}, {'role': 'tool', 'tool_call_id': t['id'], 'content': 'The result @ok'}]
+u = s.ask('/v1/chat/completions', {'messages': m, 'tools': fn}).json()['usage']
+ok(u['prompt_tokens_details']['cached_tokens'] >= d['usage']['prompt_tokens'] - 1, 'case 30: the prompt before a replayed call is known', (u, d['usage']))
+
+# thinking
+c = s.chat('@think').json()
+ok(c['choices'][0]['message']['content'] == 'So.' and c['choices'][0]['message']['reasoning_content'].strip() == 'hm'
+   and c['usage']['completion_tokens_details']['reasoning_tokens'] > 0, 'case 24: thinking is apart', c)
+k = s.chat('@think', stream=True).chunks()
+ok(''.join(c['delta'].get('reasoning_content') or '' for x in k for c in x['choices']).strip() == 'hm'
+   and ''.join(c['delta'].get('content') or '' for x in k for c in x['choices']) == 'So.', 'case 24: and in a stream', k)
+
+# responses
+flat = [{'type': 'function', 'name': n, 'parameters': {'type': 'object', 'properties': {}}, 'strict': False} for n in ('get', 'put')]
+flat += [{'type': 'custom', 'name': 'patch', 'format': {'type': 'grammar'}}, {'type': 'web_search'}, {'type': 'namespace', 'name': 'mcp', 'tools': [dict(flat[0], name='inner')]}]
+d = s.ask('/v1/responses', {'input': '@two', 'tools': flat}).json()
+o = d['output']
+ok([x['type'] for x in o] == ['function_call'] * 2 and [x['name'] for x in o] == ['get', 'put'] and json.loads(o[1]['arguments']) == json.loads(two)
+   and all(x['call_id'].startswith('call_') and x['id'].startswith('fc_') for x in o), 'responses: two calls', d)
+a = s.ask('/v1/responses', {'input': '@two', 'tools': flat, 'stream': True})
+ev = [json.loads(x) for _, x in a.events()]
+for i in (0, 1):
+    mine = [x for x in ev if x.get('output_index') == i]
+    ids = {x.get('item_id') or x['item']['id'] for x in mine}
+    args = ''.join(x['delta'] for x in mine if x['type'].endswith('arguments.delta'))
+    whole = [x for x in mine if x['type'].endswith('arguments.done')][0]['arguments']
+    ok(len(ids) == 1 and args == whole == mine[-1]['item']['arguments'] and mine[0]['item']['arguments'] == '', 'case 27: call %d has one id and one text' % i, mine)
+ok(len(ev[-1]['response']['output']) == 2, 'responses: both in the end', ev[-1])
+d = s.ask('/v1/responses', {'input': '@patch', 'tools': flat}).json()['output'][0]
+ok(d['type'] == 'custom_tool_call' and d['input'] == '*** Begin\n+x' and d['name'] == 'patch', 'responses: a custom tool gets its free text', d)
+ev = [json.loads(x) for _, x in s.ask('/v1/responses', {'input': '@patch', 'tools': flat, 'stream': True}).events()]
+ok([x['input'] for x in ev if x['type'].endswith('input.done')] == ['*** Begin\n+x'], 'responses: and in a stream', ev)
+d = s.ask('/v1/responses', {'input': '@think'}).json()['output']
+ok([x['type'] for x in d] == ['reasoning', 'message'] and d[0]['content'][0]['text'].strip() == 'hm', 'responses: thinking is an item', d)
+first = s.ask('/v1/responses', {'input': '@one', 'tools': flat, 'instructions': long}).json()
+u = s.ask('/v1/responses', {'instructions': long, 'tools': flat, 'input': [{'role': 'user', 'content': '@one'}, *first['output'],
+                                                                         {'type': 'function_call_output', 'call_id': first['output'][0]['call_id'], 'output': 'R @ok'}]}).json()['usage']
+ok(u['input_tokens_details']['cached_tokens'] >= first['usage']['input_tokens'] - 1, 'responses: the second turn is known', (first['usage'], u))
+
+# messages
+at = [{'name': n, 'description': 'd', 'input_schema': {'type': 'object', 'properties': {}}} for n in ('get', 'put')]
+
+
+def ask(text, **more):
+    return s.ask('/v1/messages', {'max_tokens': 200, 'tools': at, 'messages': [{'role': 'user', 'content': text}], **more})
+
+
+d = ask('@two').json()
+ok(d['stop_reason'] == 'tool_use' and [b['type'] for b in d['content']] == ['tool_use'] * 2 and d['content'][1]['input'] == json.loads(two), 'messages: two calls', d)
+ev = [json.loads(x) for _, x in ask('@said', stream=True).events()]
+blocks = [x['content_block'] for x in ev if x['type'] == 'content_block_start']
+ok([b['type'] for b in blocks] == ['text', 'tool_use'] and blocks[1]['input'] == {} and blocks[1]['name'] == 'get', 'messages: blocks', blocks)
+order = [(x['type'][14:], x['index']) for x in ev if x['type'] in ('content_block_start', 'content_block_stop')]
+ok(order == [('start', 0), ('stop', 0), ('start', 1), ('stop', 1)], 'messages: each block closes before the next', order)
+ok(json.loads(''.join(x['delta']['partial_json'] for x in ev if x['type'] == 'content_block_delta' and x['index'] == 1)) == json.loads(one)
+   and ev[-2]['delta']['stop_reason'] == 'tool_use', 'messages: its input', ev)
+d = ask('@think').json()
+ok([b['type'] for b in d['content']] == ['thinking', 'text'] and d['content'][0]['thinking'].strip() == 'hm' and d['content'][0]['signature'], 'messages: thinking', d)
+ev = [json.loads(x) for _, x in ask('@think', stream=True).events()]
+kinds = [x['delta']['type'] for x in ev if x['type'] == 'content_block_delta']
+ok(kinds[0] == 'thinking_delta' and 'signature_delta' in kinds and kinds[-1] == 'text_delta', 'messages: thinking in a stream', kinds)
+first = ask('@one', system=long).json()
+use = first['content'][0]
+u = ask('@one', system=long, messages=[{'role': 'user', 'content': '@one'}, {'role': 'assistant', 'content': [use]},
+                                       {'role': 'user', 'content': [{'type': 'tool_result', 'tool_use_id': use['id'], 'is_error': False, 'content': [{'type': 'text', 'text': 'R @ok'}],
+                                                                     'cache_control': {'type': 'ephemeral'}}]}]).json()['usage']
+f = first['usage']
+ok(u['cache_read_input_tokens'] >= f['input_tokens'] + f['cache_read_input_tokens'] - 1, 'messages: the second turn is known', (f, u))
+n = s.ask('/v1/messages/count_tokens', {'tools': at, 'system': long, 'messages': [{'role': 'user', 'content': '@one'}]}).json()['input_tokens']
+ok(n == f['input_tokens'] + f['cache_read_input_tokens'], 'case 37: count_tokens with tools', (n, f))
+s.close()
+done()
