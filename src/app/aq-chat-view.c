@@ -6,9 +6,12 @@
 
 #include <glib/gi18n.h>
 
+#include "aq-context-meter.h"
 #include "aq-message-row.h"
+#include "aq-settings-dialog.h"
 
 #define NEAR_END_PX 60
+#define DRAFT_MS 400
 /* Rows that a chat opens with, that Load Earlier adds, that are made in one frame, and that there are at most. */
 #define ROWS_FIRST 40
 #define ROWS_MORE 50
@@ -17,11 +20,13 @@
 
 struct _AqChatView {
     AdwBin parent;
-    GtkWidget *stack, *empty_page, *scrolled, *earlier, *list, *entry, *placeholder, *send, *stop;
+    GtkWidget *stack, *empty_page, *scrolled, *earlier, *list, *entry, *placeholder, *send, *stop,
+        *meter;
     AqChat *chat;
     gboolean at_end;
     GtkSliceListModel *slice; /* the messages that have rows: from its offset to the end */
     guint rows_wanted, rows_tick;
+    guint draft_timer;
     double keep_from_end; /* pixels: rows are being put in above; 0 = not */
     guint scroll_tick, show_tick;
     gint64 show_id; /* message to scroll to, or 0 */
@@ -61,8 +66,20 @@ static void update(AqChatView *self)
     adw_status_page_set_description(ADW_STATUS_PAGE(self->empty_page), markup);
 }
 
+static gboolean keep_draft(gpointer user)
+{
+    AqChatView *self = user;
+    g_autofree char *text = entry_text(self);
+    self->draft_timer = 0;
+    aq_chat_set_draft(self->chat, text);
+    aq_context_meter_set_draft(AQ_CONTEXT_METER(self->meter), text);
+    return G_SOURCE_REMOVE;
+}
+
 static void on_text(AqChatView *self)
 {
+    if (!self->draft_timer)
+        self->draft_timer = g_timeout_add(DRAFT_MS, keep_draft, self);
     GtkTextBuffer *buffer = gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry));
     gtk_widget_set_visible(self->placeholder, gtk_text_buffer_get_char_count(buffer) == 0);
     update(self);
@@ -77,6 +94,11 @@ static void send(GtkWidget *widget, const char *action, GVariant *parameter)
     self->at_end = TRUE;
     gtk_text_buffer_set_text(gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry)), "", 0);
     gtk_widget_grab_focus(self->entry);
+}
+
+static void settings(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    adw_dialog_present(ADW_DIALOG(aq_settings_dialog_new(AQ_CHAT_VIEW(widget)->chat)), widget);
 }
 
 static void stop(GtkWidget *widget, const char *action, GVariant *parameter)
@@ -268,6 +290,10 @@ void aq_chat_view_focus_entry(AqChatView *self)
 static void aq_chat_view_dispose(GObject *object)
 {
     AqChatView *self = AQ_CHAT_VIEW(object);
+    if (self->draft_timer && self->chat) {
+        g_source_remove(self->draft_timer);
+        keep_draft(self);
+    }
     gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_CHAT_VIEW);
     g_clear_object(&self->slice);
     g_clear_object(&self->chat);
@@ -278,6 +304,7 @@ static void aq_chat_view_class_init(AqChatViewClass *klass)
 {
     GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
     G_OBJECT_CLASS(klass)->dispose = aq_chat_view_dispose;
+    g_type_ensure(AQ_TYPE_CONTEXT_METER);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-chat-view.ui");
     gtk_widget_class_bind_template_child(widget_class, AqChatView, stack);
@@ -289,9 +316,11 @@ static void aq_chat_view_class_init(AqChatViewClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqChatView, placeholder);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, send);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, stop);
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, meter);
     gtk_widget_class_bind_template_callback(widget_class, on_earlier);
     gtk_widget_class_install_action(widget_class, "chat.send", NULL, send);
     gtk_widget_class_install_action(widget_class, "chat.stop", NULL, stop);
+    gtk_widget_class_install_action(widget_class, "chat.settings", NULL, settings);
     gtk_widget_class_install_action(widget_class, "chat.focus-entry", NULL, focus_entry);
 }
 
@@ -333,6 +362,9 @@ AqChatView *aq_chat_view_new(AqChat *chat)
     g_signal_connect_object(aq_chat_get_host(chat), "changed", G_CALLBACK(update), self,
                             G_CONNECT_SWAPPED);
     g_signal_connect_object(chat, "notify::loaded", G_CALLBACK(on_loaded), self, G_CONNECT_SWAPPED);
+    aq_context_meter_set_chat(AQ_CONTEXT_METER(self->meter), chat);
+    gtk_text_buffer_set_text(gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry)),
+                             aq_chat_get_draft(chat), -1);
     aq_chat_load(chat);
     on_items_changed(self);
     update(self);

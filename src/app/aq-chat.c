@@ -24,7 +24,10 @@ struct _AqChat {
     char *title; /* NULL until something was asked */
     gint64 id, leaf, created_us, changed_us;
     gboolean loaded, loading, deleted;
-    double temperature;
+    char *folder, *draft;
+    double temperature; /* of chats that have none of their own */
+    char *settings_json;
+    AqChatSettings settings;
 };
 
 enum { PROP_TITLE = 1, PROP_BUSY, PROP_EMPTY, PROP_LOADED, N_PROPS };
@@ -44,6 +47,9 @@ static void put_chat(AqChat *self)
                            .changed_us = self->changed_us,
                            .leaf = self->leaf,
                            .title = self->title,
+                           .folder = self->folder,
+                           .draft = self->draft,
+                           .settings = self->settings_json,
                            .deleted = self->deleted};
     aq_chat_store_put_chat(self->store, &c);
 }
@@ -238,15 +244,66 @@ AqEngineHost *aq_chat_get_host(AqChat *self)
     return self->host;
 }
 
+static void read_settings(AqChat *self)
+{
+    aq_chat_settings_clear(&self->settings);
+    aq_chat_settings_from_json(&self->settings, self->settings_json, self->temperature);
+}
+
 void aq_chat_set_temperature(AqChat *self, double temperature)
 {
     self->temperature = temperature;
+    read_settings(self);
+}
+
+double aq_chat_get_usual_temperature(AqChat *self)
+{
+    return self->temperature;
+}
+
+const AqChatSettings *aq_chat_get_settings(AqChat *self)
+{
+    return &self->settings;
+}
+
+void aq_chat_set_settings(AqChat *self, const AqChatSettings *settings)
+{
+    g_autofree char *json = aq_chat_settings_to_json(settings, self->temperature);
+    if (!g_set_str(&self->settings_json, json))
+        return;
+    read_settings(self);
+    put_chat(self);
+    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_EMPTY]);
+}
+
+const char *aq_chat_get_vars(AqChat *self)
+{
+    return self->settings.no_thinking && aq_engine_host_has_thinking_switch(self->host)
+               ? "{\"enable_thinking\":false}"
+               : NULL;
+}
+
+const char *aq_chat_get_draft(AqChat *self)
+{
+    return self->draft ? self->draft : "";
+}
+
+void aq_chat_set_draft(AqChat *self, const char *draft)
+{
+    if (g_set_str(&self->draft, draft && *draft ? draft : NULL))
+        put_chat(self);
 }
 
 char *aq_chat_to_json(AqChat *self, guint n)
 {
     AQ_AUTO(aq_bytes_clear) aq_bytes out = {0};
     gboolean ok = aq_bytes_puts(&out, "[") >= 0, first = TRUE;
+    const char *system = self->settings.system;
+    if (ok && n && system && *system) {
+        ok = aq_bytes_puts(&out, "{\"role\":\"system\",\"content\":") >= 0 &&
+             aq_json_quote(&out, system, strlen(system)) >= 0 && aq_bytes_puts(&out, "}") >= 0;
+        first = FALSE;
+    }
     for (guint i = 0; ok && i < n; i++) {
         g_autoptr(AqMessage) m = g_list_model_get_item(G_LIST_MODEL(self->messages), i);
         gboolean user = aq_message_get_role(m) == AQ_MESSAGE_USER;
@@ -300,14 +357,17 @@ static void start(AqChat *self, AqEngineSlot *slot, const char *json, AqMessage 
     self->answer = g_object_ref(answer);
     g_signal_connect_object(answer, "changed", G_CALLBACK(on_answer_changed), self,
                             G_CONNECT_SWAPPED);
+    const AqChatSettings *set = &self->settings;
     const AqReplyIn in = {
         .messages_json = json,
+        .vars_json = aq_chat_get_vars(self),
         .continued = aq_message_get_text(answer, NULL),
-        .sampling = {.temp = (float)self->temperature,
-                     .top_k = 40,
-                     .top_p = 0.95f,
-                     .min_p = 0.05f,
-                     .repeat_penalty = 1},
+        .sampling = {.temp = (float)set->temperature,
+                     .top_k = (int32_t)set->top_k,
+                     .top_p = (float)set->top_p,
+                     .min_p = (float)set->min_p,
+                     .repeat_penalty = (float)set->repeat_penalty},
+        .max_tok = set->max_tok,
     };
     self->reply = aq_reply_start(slot, &in, answer, reply_ended, self);
     g_object_notify_by_pspec(G_OBJECT(self), props[PROP_BUSY]);
@@ -541,6 +601,10 @@ static void aq_chat_dispose(GObject *object)
     g_clear_object(&self->store);
     g_clear_object(&self->host);
     g_clear_pointer(&self->title, g_free);
+    g_clear_pointer(&self->folder, g_free);
+    g_clear_pointer(&self->draft, g_free);
+    g_clear_pointer(&self->settings_json, g_free);
+    aq_chat_settings_clear(&self->settings);
     G_OBJECT_CLASS(aq_chat_parent_class)->dispose(object);
 }
 
@@ -564,6 +628,7 @@ static void aq_chat_init(AqChat *self)
     self->messages = g_list_store_new(AQ_TYPE_MESSAGE);
     self->all = g_ptr_array_new_with_free_func(g_object_unref);
     self->temperature = 0.7;
+    aq_chat_settings_init(&self->settings, self->temperature);
 }
 
 AqChat *aq_chat_new(AqEngineHost *host, AqChatStore *store)
@@ -585,6 +650,10 @@ AqChat *aq_chat_new_stored(AqEngineHost *host, AqChatStore *store, const AqStore
     self->changed_us = stored->changed_us;
     self->leaf = stored->leaf;
     self->title = g_strdup(stored->title);
+    self->folder = g_strdup(stored->folder);
+    self->draft = g_strdup(stored->draft);
+    self->settings_json = g_strdup(stored->settings);
+    read_settings(self);
     self->loaded = FALSE;
     return self;
 }

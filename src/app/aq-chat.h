@@ -2,6 +2,7 @@
 /* A chat: a tree of messages, the branch of it that is in view, the answer under way. Main thread. */
 #pragma once
 
+#include "aq-chat-settings.h"
 #include "aq-engine-host.h"
 #include "aq-message.h"
 #include "aq-store.h"
@@ -47,7 +48,16 @@ void aq_chat_step_branch(AqChat *self, AqMessage *message, int by);
 /** The message and all below it. */
 void aq_chat_delete_message(AqChat *self, AqMessage *message);
 void aq_chat_stop(AqChat *self);
+/** The temperature of a chat that has none of its own. */
 void aq_chat_set_temperature(AqChat *self, double temperature);
+double aq_chat_get_usual_temperature(AqChat *self);
+const AqChatSettings *aq_chat_get_settings(AqChat *self);
+void aq_chat_set_settings(AqChat *self, const AqChatSettings *settings);
+/** Variables of the template, as JSON, or NULL; valid until the settings or the model change. */
+const char *aq_chat_get_vars(AqChat *self);
+/** What is written in the field and not sent; "" = nothing. */
+const char *aq_chat_get_draft(AqChat *self);
+void aq_chat_set_draft(AqChat *self, const char *draft);
 /** The messages up to n as the engine takes them, `[{"role":…,"content":…},…]`; answers that failed are left out. Free it. */
 char *aq_chat_to_json(AqChat *self, guint n);
 

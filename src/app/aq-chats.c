@@ -117,8 +117,9 @@ void aq_chats_remove(AqChats *self, AqChat *chat)
 {
     guint at;
     aq_chat_stop(chat);
-    if (!aq_chat_get_empty(chat))
-        aq_chat_set_deleted(chat, TRUE);
+    aq_chat_set_deleted(chat, TRUE);
+    if (aq_chat_get_empty(chat))
+        aq_chat_drop(chat);
     if (g_list_store_find(self->list, chat, &at))
         g_list_store_remove(self->list, at);
 }

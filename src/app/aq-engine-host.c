@@ -397,6 +397,12 @@ guint64 aq_engine_host_get_weight_bytes(AqEngineHost *self)
     return self->slot ? self->slot->info.weight_bytes : 0;
 }
 
+gboolean aq_engine_host_has_thinking_switch(AqEngineHost *self)
+{
+    const char *tmpl = self->slot ? aq_model_get_info(self->slot->model)->tmpl_src : NULL;
+    return tmpl && strstr(tmpl, "enable_thinking");
+}
+
 const char *aq_engine_host_get_loading_path(AqEngineHost *self)
 {
     return self->load ? ((Load *)g_task_get_task_data(self->load))->path : NULL;

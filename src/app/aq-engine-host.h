@@ -65,6 +65,8 @@ const char *aq_engine_host_get_model_name(AqEngineHost *self); /* or NULL */
 const char *aq_engine_host_get_device(AqEngineHost *self); /* "CPU (avx2, 2 threads)", or NULL */
 guint aq_engine_host_get_n_ctx(AqEngineHost *self);
 guint64 aq_engine_host_get_weight_bytes(AqEngineHost *self);
+/** Whether the loaded model's template can be told not to think. */
+gboolean aq_engine_host_has_thinking_switch(AqEngineHost *self);
 const char *aq_engine_host_get_loading_path(AqEngineHost *self); /* NULL when nothing is loading */
 void aq_engine_host_get_progress(AqEngineHost *self, guint64 *ret_done,
                                  guint64 *ret_total); /* bytes; total 0 = not known yet */

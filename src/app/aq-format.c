@@ -59,6 +59,14 @@ char *aq_format_usage(const aq_usage *usage)
         else
             g_string_append_printf(s, _("first token after %.1f s"), (double)usage->first_us / 1e6);
     }
+    guint read_tok = usage->prompt_tok - MIN(usage->prompt_tok, usage->cached_tok);
+    if (read_tok > 1 && usage->prompt_us > 0) {
+        if (s->len)
+            g_string_append(s, " · ");
+        /* Translators: how fast the question and what came before it were read */
+        g_string_append_printf(s, _("read at %.0f tok/s"),
+                               (double)read_tok * 1e6 / (double)usage->prompt_us);
+    }
     if (s->len)
         g_string_append(s, " · ");
     g_autofree char *n = aq_format_tokens(usage->gen_tok);

@@ -14,6 +14,8 @@
 #define LABEL_COST 400
 #define CODE_COST 2500
 #define INDENT_PX 24
+/* Blocks that are shown until more are asked for: a widget costs a kilobyte or ten, and a model can write "- a" a hundred thousand times. */
+#define BLOCKS_PAGE 250
 #define CELL_CHARS 40 /* a longer cell of a table wraps */
 
 typedef struct {
@@ -23,7 +25,8 @@ typedef struct {
 
 struct _AqMarkdownView {
     AdwBin parent;
-    GtkWidget *box;
+    GtkWidget *box, *more;
+    guint limit;      /* of blocks */
     GArray *shown;    /* of Shown */
     guint part_first; /* the first block of the last part */
     gsize part_from;  /* where that part starts */
@@ -33,6 +36,8 @@ struct _AqMarkdownView {
 };
 
 G_DEFINE_FINAL_TYPE(AqMarkdownView, aq_markdown_view, ADW_TYPE_BIN)
+
+static guint signal_more;
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
@@ -199,7 +204,7 @@ static gboolean show_part(AqMarkdownView *self, GPtrArray *blocks, guint *cost)
         Shown *s = at < self->shown->len ? &g_array_index(self->shown, Shown, at) : NULL;
         if (s && aq_md_block_equal(s->block, b))
             continue;
-        if (*cost >= FRAME_COST)
+        if (at >= self->limit || *cost >= FRAME_COST)
             return FALSE;
         *cost += cost_of(b);
         blocks->pdata[i] = NULL;
@@ -246,8 +251,11 @@ gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n
                         : aq_md_parse(text + self->part_from, end - self->part_from, self->fence,
                                       running && end == n);
         g_ptr_array_set_free_func(blocks, free_block);
-        if (!show_part(self, blocks, &cost))
-            return FALSE;
+        if (!show_part(self, blocks, &cost)) {
+            gboolean enough = self->shown->len >= self->limit;
+            gtk_widget_set_visible(self->more, enough);
+            return enough;
+        }
         if (end == n)
             break;
         char *fence = aq_md_part_fence(text, self->part_from, end, self->fence);
@@ -256,8 +264,16 @@ gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n
         self->part_first = self->shown->len;
         self->part_from = end;
     }
+    gtk_widget_set_visible(self->more, FALSE);
     self->complete = TRUE;
     return TRUE;
+}
+
+static void on_more(AqMarkdownView *self)
+{
+    self->limit += BLOCKS_PAGE;
+    gtk_widget_set_visible(self->more, FALSE);
+    g_signal_emit(self, signal_more, 0);
 }
 
 void aq_markdown_view_set_plain(AqMarkdownView *self, gboolean plain)
@@ -278,11 +294,21 @@ static void aq_markdown_view_dispose(GObject *object)
 static void aq_markdown_view_class_init(AqMarkdownViewClass *klass)
 {
     G_OBJECT_CLASS(klass)->dispose = aq_markdown_view_dispose;
+    signal_more = g_signal_new("more", G_TYPE_FROM_CLASS(klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL,
+                               NULL, G_TYPE_NONE, 0);
 }
 
 static void aq_markdown_view_init(AqMarkdownView *self)
 {
     self->shown = g_array_new(FALSE, FALSE, sizeof(Shown));
+    GtkWidget *outer = gtk_box_new(GTK_ORIENTATION_VERTICAL, 8);
+    self->limit = BLOCKS_PAGE;
     self->box = gtk_box_new(GTK_ORIENTATION_VERTICAL, 8);
-    adw_bin_set_child(ADW_BIN(self), self->box);
+    self->more = gtk_button_new_with_label(_("Show More of This Message"));
+    gtk_widget_set_halign(self->more, GTK_ALIGN_CENTER);
+    gtk_widget_set_visible(self->more, FALSE);
+    g_signal_connect_swapped(self->more, "clicked", G_CALLBACK(on_more), self);
+    gtk_box_append(GTK_BOX(outer), self->box);
+    gtk_box_append(GTK_BOX(outer), self->more);
+    adw_bin_set_child(ADW_BIN(self), outer);
 }

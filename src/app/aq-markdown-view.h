@@ -9,6 +9,8 @@ G_BEGIN_DECLS
 #define AQ_TYPE_MARKDOWN_VIEW (aq_markdown_view_get_type())
 G_DECLARE_FINAL_TYPE(AqMarkdownView, aq_markdown_view, AQ, MARKDOWN_VIEW, AdwBin)
 
+/* Signal "more": the user asked for what is not shown of a very long message; update it again. */
+
 /** Whether the text is Markdown, or text as it is. Before the first update. */
 void aq_markdown_view_set_plain(AqMarkdownView *self, gboolean plain);
 /** Show this text; only what is different from before is made anew. running: more may come. Makes a frame's worth of widgets and returns

@@ -158,7 +158,7 @@ static AqMdBlock *begin(Parse *p, AqMdKind kind)
     return b;
 }
 
-static void finish(Parse *p)
+static void end_block(Parse *p)
 {
     AqMdBlock *b = g_steal_pointer(&p->block);
     if (!b)
@@ -193,6 +193,22 @@ static void close_spans(Parse *p)
         g_string_append(p->out, p->span[i].close);
 }
 
+/* A span ends with its block at the latest: md4c does not close each one that it opens. */
+static void end_spans(Parse *p)
+{
+    close_spans(p);
+    while (p->spans)
+        g_clear_pointer(&p->span[--p->spans].href, g_free);
+    p->deep = 0;
+    p->in_link = FALSE;
+}
+
+static void finish(Parse *p)
+{
+    end_spans(p);
+    end_block(p);
+}
+
 /* A long text goes on in another block. */
 static void split(Parse *p)
 {
@@ -200,7 +216,7 @@ static void split(Parse *p)
         return;
     guint8 heading = p->block->heading;
     close_spans(p);
-    finish(p);
+    end_block(p);
     begin(p, AQ_MD_TEXT)->heading = heading;
     open_spans(p);
 }
@@ -366,6 +382,7 @@ static int leave_block(MD_BLOCKTYPE type, void *detail, void *user)
     }
     case MD_BLOCK_TH:
     case MD_BLOCK_TD:
+        end_spans(p);
         p->in_cell = FALSE;
         p->long_cell = p->long_cell || p->plain > AQ_MD_TEXT_BYTES / 2;
         g_ptr_array_add(p->block->cells, g_strndup(p->out->str, p->out->len));
@@ -664,8 +681,6 @@ GPtrArray *aq_md_parse(const char *source, gsize n, const char *fence, gboolean 
     if (md_parse(source, (MD_SIZE)n, &parser, &p) != 0)
         g_debug("md4c gave up on %" G_GSIZE_FORMAT " bytes", n);
     finish(&p);
-    while (p.spans)
-        pop_span(&p);
     g_free(p.refused);
     g_string_free(p.out, TRUE);
     AqMdBlock *last = p.blocks->len ? p.blocks->pdata[p.blocks->len - 1] : NULL;

@@ -398,6 +398,9 @@ AqMessageRow *aq_message_row_new(AqChat *chat, AqMessage *message)
     }
     gtk_accessible_update_property(GTK_ACCESSIBLE(self), GTK_ACCESSIBLE_PROPERTY_LABEL,
                                    user ? _("Question") : _("Answer"), -1);
+    g_signal_connect_object(self->text, "more", G_CALLBACK(on_changed), self, G_CONNECT_SWAPPED);
+    g_signal_connect_object(self->thinking_text, "more", G_CALLBACK(on_changed), self,
+                            G_CONNECT_SWAPPED);
     g_signal_connect_object(message, "changed", G_CALLBACK(on_changed), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(chat, "notify::busy", G_CALLBACK(on_changed), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(aq_chat_get_host(chat), "changed", G_CALLBACK(update_actions), self,

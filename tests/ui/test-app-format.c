@@ -20,6 +20,11 @@ static void test_usage(void)
     assert_takes(aq_format_usage(&u), "25.0 tok/s · first token after 4 ms · 101 tokens");
     u.first_us = 10;
     assert_takes(aq_format_usage(&u), "25.0 tok/s · first token after 1 ms · 101 tokens");
+    u.prompt_tok = 120;
+    u.cached_tok = 20;
+    u.prompt_us = 500000;
+    assert_takes(aq_format_usage(&u),
+                 "25.0 tok/s · first token after 1 ms · read at 200 tok/s · 101 tokens");
     /* One token has no rate, none has no first. */
     aq_usage one = {.gen_tok = 1, .first_us = 20000};
     assert_takes(aq_format_usage(&one), "first token after 20 ms · 1 token");

@@ -129,7 +129,7 @@ def chat():
     first = app.answer_text(row)
     tap.ok(len(first) > 20, 'an answer came', app.tree())
     figures = [t for t in app.texts(row) if 'tok/s' in t]
-    tap.ok(figures and re.search(r'\d tok/s · first token after (\d+ ms|\d+\.\d s) · \d+ tokens', figures[0]), 'tok/s, time to first token and tokens', figures)
+    tap.ok(figures and re.search(r'\d tok/s · first token after (\d+ ms|\d+\.\d s) · (read at \d+ tok/s · )?\d+ tokens', figures[0]), 'tok/s, time to first token and tokens', figures)
     tap.ok(driver.read(app.entry()) == '', 'the entry is empty again')
     tap.ok(app.one('list item', QUESTION), 'the sidebar tells the question', app.tree())
     app.ask('And what is a pool?')
@@ -621,16 +621,47 @@ def markdown():
     tap.ok(wait(lambda: any('Step by step' in t for t in app.texts(row))), 'and comes out', app.tree())
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
-    hostile = ['x' * 1000000, '> ' * 10000, '```\n' + 'y' * 100000, '|c' * 10000 + '|\n' + '|-' * 10000 + '|\n|1|2|\n', '\x01\x1b[31m\u202e&amp;<b>x</b>',
-               '- a\n' * 20000, '[t](file:///etc/passwd)\n' * 50, '*a **' * 20000]
+    hostile = ['x' * 100000, '> ' * 3000, '```\n' + 'y' * 20000, '|c' * 3000 + '|\n' + '|-' * 3000 + '|\n|1|2|\n', '- a\n' * 5000, '*a **' * 3000,
+               '\x01\x1b[31m\u202e&amp;<b>x</b> `&amp;`']
     app = start_ready('--chats', stored(*[t for h in hostile for t in ('What?', h)]))
     app.choose_chat(1)
     tap.ok(wait(lambda: app.answers()), 'the chat of hostile answers opens')
+    tap.ok(app.wait_for(BUTTON, 'Show More of This Message'), 'a very long one is shown in part')
     app.page('Models')
     app.page('Chat')
-    tap.ok(wait(lambda: any('&amp;<b>x</b>'.replace('&amp;', '&') in t for t in app.texts(app.one('list', 'Messages')))), 'markup is shown as text')
+    tap.ok(wait(lambda: any('&<b>x</b> &amp;' in t for t in app.texts(app.one('list', 'Messages')))), 'markup is shown as text')
     app.ask(QUESTION)
     tap.ok(app.wait_for('label', lambda n: n.startswith('Not answered: ')), 'and the window goes on working')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def asked():
+    """What a chat is asked with: system prompt, sampling, reset; the context meter; what is written and not sent is kept."""
+    app = start_ready()
+    app.ask(QUESTION)
+    app.finished(1)
+    meter = app.wait_for('label', lambda n: re.match(r'^[\d,]+ of [\d,]+ tokens$', n))
+    before = int(meter.get_name().split()[0].replace(',', ''))
+    tap.ok(before > 20, 'the meter tells the tokens of the chat', meter.get_name())
+    app.write('one two three four five six seven eight')
+    more = wait(lambda: int(app.one('label', lambda n: n.endswith(' tokens') and ' of ' in n).get_name().split()[0].replace(',', '')) > before)
+    tap.ok(more, 'and of what is being written', app.tree())
+    app.click(BUTTON, 'Chat Settings')
+    entry = app.wait_for(('text', 'text box', 'entry'), 'System Prompt')
+    Atspi.EditableText.set_text_contents(entry, 'Answer in one word.')
+    tap.ok(app.one(BUTTON, 'Reset'), 'sampling can be reset')
+    app.key('Escape')
+    app.wait_gone(BUTTON, 'Reset')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    app = start_ready()
+    app.wait_for('list item', QUESTION)
+    app.choose_chat(1)
+    tap.ok(wait(lambda: driver.read(app.entry()) == 'one two three four five six seven eight'), 'what was written is there at the next start', driver.read(app.entry()))
+    app.click(BUTTON, 'Chat Settings')
+    entry = app.wait_for(('text', 'text box', 'entry'), 'System Prompt')
+    tap.ok(wait(lambda: driver.read(entry) == 'Answer in one word.'), 'and the system prompt', driver.read(entry))
+    app.key('Escape')
+    app.wait_gone(BUTTON, 'Reset')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
@@ -757,7 +788,7 @@ def pool():
         s.close()
 
 
-SCENARIOS = [pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, locked, translated]
+SCENARIOS = [pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, locked, translated]
 
 
 def main():
