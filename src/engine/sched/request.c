@@ -351,7 +351,7 @@ static int guide(aq_engine *e, const aq_req_in *in, aq_req *r, uint8_t think, aq
     aq_gram_want w = {.caps = in->messages_json ? m->chat : &plain,
                       .only = in->tool_choice == AQ_TOOLS_NAMED ? in->tool_name : NULL,
                       .must_call = in->tool_choice >= AQ_TOOLS_REQUIRED,
-                      .one_call = in->one_call || in->tool_choice == AQ_TOOLS_NAMED,
+                      .one_call = in->one_call || in->tool_choice >= AQ_TOOLS_REQUIRED,
                       .may_think = in->messages_json && think == AQ_THINK_UNKNOWN};
     bool lazy = !w.must_call && !in->schema_json;
     int rc;
@@ -396,7 +396,8 @@ static int render(aq_engine *e, const aq_req_in *in, aq_req *r, aq_err *err)
     r->log = p.toks;
     p.toks = (aq_toks){0};
     r->detok.at_start = true;
-    r->one_call = in->one_call || in->tool_choice == AQ_TOOLS_NAMED;
+    /* a model that does not know when to end would call until the context is full */
+    r->one_call = in->one_call || in->tool_choice >= AQ_TOOLS_REQUIRED;
     if ((rc = aq_toolparse_new(m->chat, in->tools_json,
                                in->tools_json && in->tool_choice != AQ_TOOLS_NONE, p.think,
                                &r->parse, err)) < 0)

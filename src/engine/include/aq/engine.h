@@ -373,7 +373,7 @@ typedef struct aq_sampling {
 enum {
     AQ_TOOLS_AUTO = 0, /* the model decides; the form of a call is enforced from its beginning on */
     AQ_TOOLS_NONE,     /* tools are told to the model, calls stay text */
-    AQ_TOOLS_REQUIRED, /* the answer is one call at least */
+    AQ_TOOLS_REQUIRED, /* the answer is one call */
     AQ_TOOLS_NAMED     /* the answer is a call of tool_name */
 };
 typedef struct aq_req_in { /* copied by aq_submit */
