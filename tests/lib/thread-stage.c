@@ -9,7 +9,8 @@ typedef struct tstage {
     pthread_mutex_t mu;
     pthread_cond_t cv;
     bool hold, stop;
-    int dead; /* code of every completion */
+    uint32_t after, n_run; /* windows until it holds, 0 = never; computed ones */
+    int dead;              /* code of every completion */
     uint32_t fail_n;
     int fail_code;
     uint32_t n, most;
@@ -51,6 +52,7 @@ static void *run(void *arg)
         while (!t->stop && (t->n == 0 || (t->hold && !t->dead)))
             pthread_cond_wait(&t->cv, &t->mu);
         bool stop = t->stop;
+        t->hold = t->hold || ++t->n_run == t->after;
         pthread_mutex_unlock(&t->mu);
         if (stop)
             return NULL;
@@ -133,6 +135,25 @@ void thread_stage_hold(aq_stage *st, bool hold)
     t->hold = hold;
     pthread_cond_signal(&t->cv);
     pthread_mutex_unlock(&t->mu);
+}
+
+void thread_stage_hold_after(aq_stage *st, uint32_t n)
+{
+    tstage *t = st->self;
+
+    pthread_mutex_lock(&t->mu);
+    t->after = t->n_run + n;
+    pthread_mutex_unlock(&t->mu);
+}
+
+uint32_t thread_stage_held(aq_stage *st)
+{
+    tstage *t = st->self;
+
+    pthread_mutex_lock(&t->mu);
+    uint32_t n = t->hold ? t->n : 0;
+    pthread_mutex_unlock(&t->mu);
+    return n;
 }
 
 uint32_t thread_stage_waiting(aq_stage *st)

@@ -149,10 +149,10 @@ static void late(void)
                          &(aq_engine_cfg){.n_ctx = 2048, .stage = st, .n_stage = 2}, &e, &err) < 0)
         printf("# %s\n", err.text);
     fill(tok, 0, 300, 1);
+    thread_stage_hold_after(st[1], 40); /* of 8 for the prompt and 500 */
     chat_start_tok(&a, e, tok, 300, 500);
     chat_wait_tok(&a, 10);
-    thread_stage_hold(st[1], true);
-    wait_until(thread_stage_waiting(st[1]) == 1);
+    wait_until(thread_stage_held(st[1]) == 1);
     ok(make(m, next, 2, 40), "two more stages");
     thread_stage_hold(next[1], true);
     ok(aq_engine_set_stages(e, next, 2, &err) >= 0, "another set while a window is under way");

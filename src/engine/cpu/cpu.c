@@ -10,8 +10,7 @@
 #define SLAB_BYTES ((size_t)32 << 20)
 #define HUGE_BYTES ((size_t)2 << 20)
 #define STAGE_BYTES \
-    ((size_t)8      \
-     << 20) /* rows as stored that are read at once by all threads; one row may need more */
+    ((size_t)8 << 20)  /* rows as stored between reading and packing; one row may need more */
 #define PAR_F32 16384u /* operations on fewer values than this are not shared */
 
 /* ---- memory of weights ---- */
@@ -148,40 +147,29 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
 
 /* ---- matrices ---- */
 
-/* Loading one stack of matrices: a piece is a batch of rows of one of them, read as stored and put
- * into its tiles. The pool's turn is given back after some pieces, for those who compute. */
-#define LOAD_PIECES 64u
-
+/* Loading one stack of matrices: a piece is a batch of rows of one of them, as stored. The thread that loads reads
+ * a piece for each worker, then all put them into tiles: no piece of the pool's waits for a disk, which
+ * would keep those who compute waiting, too. */
 typedef struct load_job {
-    const aq_mat_src *src;
     const aq_mat *m;
     int layout;
     uint32_t lanes, batch, per_mat, first; /* rows and pieces of a matrix; the first piece */
     size_t row, tile, mat;                 /* bytes */
     uint8_t *data, *stage;                 /* stage [threads][batch][row] */
-    atomic_uint failed;
-    int rc;
-    aq_err *err;
 } load_job;
+
+static uint32_t piece_rows(const load_job *j, uint32_t at, uint32_t *ret_mat, uint32_t *ret_row)
+{
+    *ret_mat = at / j->per_mat;
+    *ret_row = at % j->per_mat * j->batch;
+    return AQ_MIN(j->batch, j->m->rows - *ret_row);
+}
 
 static void load_piece(void *ctx, uint32_t piece, uint32_t worker)
 {
-    load_job *j = ctx;
-    uint32_t at = j->first + piece, e = at / j->per_mat, r0 = at % j->per_mat * j->batch;
-    uint32_t n = AQ_MIN(j->batch, j->m->rows - r0);
-    uint8_t *stage = j->stage + (size_t)worker * j->batch * j->row;
-    aq_err err = {0};
-    if (atomic_load_explicit(&j->failed, memory_order_relaxed))
-        return;
-    int rc = aq_mat_read(j->src, aq_mat_src_row(j->src, e, r0) * j->row, stage, n * j->row, &err);
-    if (rc < 0) {
-        if (!atomic_exchange(&j->failed, 1)) {
-            j->rc = rc;
-            if (j->err)
-                *j->err = err;
-        }
-        return;
-    }
+    const load_job *j = ctx;
+    uint32_t e, r0, n = piece_rows(j, j->first + piece, &e, &r0);
+    const uint8_t *stage = j->stage + (size_t)piece * j->batch * j->row;
     uint8_t *t = j->data + e * j->mat + r0 / j->lanes * j->tile;
     for (uint32_t r = 0; r < n; r++)
         aq_tile_put(j->layout, j->lanes, j->m->cols, r % j->lanes, stage + r * j->row,
@@ -203,26 +191,31 @@ static int cpu_mat_load(void *ctx, const aq_mat_src *src, aq_mat *m, aq_err *err
            stage_bytes = AQ_MAX(STAGE_BYTES / threads, STAGE_BYTES / 32);
     uint32_t batch = (uint32_t)AQ_MAX(stage_bytes / (row * lanes), 1u) * lanes; /* whole tiles */
     batch = AQ_MIN(batch, (m->rows + lanes - 1) / lanes * lanes);
-    load_job j = {.src = src,
-                  .m = m,
+    load_job j = {.m = m,
                   .layout = l,
                   .lanes = lanes,
                   .batch = batch,
                   .per_mat = (m->rows + batch - 1) / batch,
                   .row = row,
                   .tile = aq_tile_bytes(l, lanes, m->cols),
-                  .mat = aq_mat_tiles_bytes(m, lanes),
-                  .err = err};
+                  .mat = aq_mat_tiles_bytes(m, lanes)};
     m->bytes = j.mat * m->n_mat;
     AQ_AUTOFREE uint8_t *stage = malloc((size_t)threads * batch * row);
     j.stage = stage;
     j.data = stage ? slab_take(c, m->bytes) : NULL; /* zeroed: padding of the last tile stays so */
     if (!j.data)
         return aq_fail(err, AQ_E_NOMEM, "%zu bytes of weights: out of memory", m->bytes);
-    for (uint32_t all = j.per_mat * m->n_mat; j.first < all && !j.failed; j.first += LOAD_PIECES)
-        aq_pool_run(c->rt->pool, load_piece, &j, AQ_MIN(all - j.first, LOAD_PIECES));
-    if (j.failed)
-        return j.rc;
+    for (uint32_t all = j.per_mat * m->n_mat, n; j.first < all; j.first += n) {
+        n = AQ_MIN(all - j.first, threads);
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t e, r0, rows = piece_rows(&j, j.first + i, &e, &r0);
+            int rc = aq_mat_read(src, aq_mat_src_row(src, e, r0) * row,
+                                 stage + (size_t)i * batch * row, rows * row, err);
+            if (rc < 0)
+                return rc;
+        }
+        aq_pool_run(c->rt->pool, load_piece, &j, n);
+    }
     m->data = j.data;
     return 0;
 }
