@@ -346,24 +346,27 @@ static int ask(chat *c)
     return CLI_OK;
 }
 
-/* Show the prompt and wait for a line or Ctrl-C (false). The signal is let in only while ppoll waits, so
- * that none is lost between showing the prompt and reading. */
+/* Show the prompt and wait for a line or Ctrl-C (false). Any thread may run the handler, so its eventfd is
+ * waited for, too: a poll of this thread alone need not be interrupted. */
 static bool prompt(void)
 {
-    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-    sigset_t ctrl_c, old;
+    struct pollfd in[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                          {.fd = wake_fd, .events = POLLIN}};
+    uint64_t n;
 
-    sigemptyset(&ctrl_c);
-    sigaddset(&ctrl_c, SIGINT);
-    sigprocmask(SIG_BLOCK, &ctrl_c, &old);
     interrupted = 0;
     printf("> ");
     fflush(stdout);
-    while (ppoll(&in, 1, NULL, &old) < 0 && errno == EINTR && !interrupted)
-        ;
-    bool stop = interrupted;
-    sigprocmask(SIG_SETMASK, &old, NULL);
-    return !stop;
+    do {
+        in[0].revents = in[1].revents = 0;
+        if (poll(in, 2, -1) < 0 && errno != EINTR)
+            return true; /* reading says what is wrong */
+        if (in[1].revents && read(wake_fd, &n, sizeof n) < 0)
+            in[1].revents = 0; /* taken already */
+        if (interrupted)
+            return false;
+    } while (!in[0].revents);
+    return true;
 }
 
 static int converse(chat *c)

@@ -186,14 +186,14 @@ static void sample(aq_engine *e, aq_wnd *w)
         aq_sseq *s = &e->seq[p->seq];
         if (!p->logits)
             continue;
-        float *logits = e->logits + (size_t)at * e->n_vocab;
+        size_t first = (size_t)at * e->n_vocab; /* there are no logits where w->rc < 0 */
         at += 1 + p->n_draft;
         aq_req *r = s->state == AQ_SEQ_LIVE && !s->lost ? s->req : NULL;
         if (r && w->rc < 0 && !atomic_load(&r->cancel)) {
             s->bad = true;
             aq_req_end(e, r, w->rc, &w->err);
         } else if (r && !atomic_load(&r->cancel)) {
-            sample_chat(e, r, p, w->row + row + p->n_rows - p->n_draft, logits);
+            sample_chat(e, r, p, w->row + row + p->n_rows - p->n_draft, e->logits + first);
         } else if (p->n_draft && !s->lost) { /* unchecked: as if they had not been sent */
             s->n_done -= p->n_draft;
             s->n_sub = s->n_done;
