@@ -227,9 +227,23 @@ static void one(const char *dir, const char *name)
         printf("# lost %s %s\n# %.*s\n", lost, err.text, (int)r.text.n, (char *)r.text.p);
 }
 
+static void silent(void)
+{
+    static const char src[] = "{% if tools %}{% endif %}";
+    aq_tmpl *t = NULL;
+    aq_chat_caps c = {0};
+    aq_err err = {0};
+
+    ok(aq_tmpl_new(src, sizeof src - 1, &t, &err) >= 0 &&
+           aq_chat_probe(t, src, NULL, &c, &err) == 0 && !c.has_tools && !c.system,
+       "a template that writes nothing knows nothing");
+    aq_tmpl_free(t);
+}
+
 int main(int argc, char **argv)
 {
     messages();
+    silent();
     refusals();
     DIR *d = argc > 1 ? opendir(argv[1]) : NULL;
     if (!d)

@@ -53,7 +53,7 @@ static bool shows(probe *p, const char *messages, const char *tools, const char 
         return false;
     for (const char *w = words; *w; w += *w == ' ') {
         size_t n = strcspn(w, " ");
-        if (!memmem(r.text.p, r.text.n, w, n))
+        if (!r.text.n || !memmem(r.text.p, r.text.n, w, n))
             return false;
         w += n;
     }
