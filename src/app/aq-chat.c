@@ -135,7 +135,8 @@ static void show_branch(AqChat *self)
             break;
         same++;
     }
-    g_list_store_splice(self->messages, same, n - same, path->pdata + same, path->len - same);
+    g_list_store_splice(self->messages, same, n - same, path->len ? path->pdata + same : NULL,
+                        path->len - same);
 }
 
 static AqMessage *last_message(AqChat *self)
