@@ -41,6 +41,8 @@ typedef enum {
     AQ_STORE_DROP_CHAT, /* with its messages */
     AQ_STORE_PUT_MESSAGE,
     AQ_STORE_DROP_MESSAGE,
+    AQ_STORE_PUT_FOLDER,
+    AQ_STORE_DROP_FOLDER, /* chats that name it are put by themselves */
 } AqStoreOpKind;
 
 typedef struct {
@@ -48,6 +50,7 @@ typedef struct {
     gint64 id;
     AqStoreChat *chat;
     AqStoreMessage *message;
+    char *name;     /* of a folder */
     GObject *owner; /* told by "saved"; or NULL */
 } AqStoreOp;
 
@@ -75,9 +78,13 @@ void aq_chat_store_drop_chat(AqChatStore *self, gint64 id);
 void aq_chat_store_put_message(AqChatStore *self, const AqStoreMessage *message, GObject *owner);
 void aq_chat_store_drop_message(AqChatStore *self, gint64 id);
 
+void aq_chat_store_put_folder(AqChatStore *self, const char *name);
+void aq_chat_store_drop_folder(AqChatStore *self, const char *name);
+
 /** list: of AqStoreChat, AqStoreMessage or AqStoreHit; owned by the caller of the callback; NULL when it could not be read (then "problem"
  * tells why). user stays alive until the call, which comes unless the store is closed. */
 typedef void (*AqStoreListCb)(GPtrArray *list, GObject *user);
+void aq_chat_store_folders(AqChatStore *self, AqStoreListCb cb, GObject *user); /* of char */
 void aq_chat_store_list(AqChatStore *self, AqStoreListCb cb, GObject *user);
 void aq_chat_store_messages(AqChatStore *self, gint64 chat, AqStoreListCb cb, GObject *user);
 void aq_chat_store_search(AqChatStore *self, const char *text, guint limit, AqStoreListCb cb,
