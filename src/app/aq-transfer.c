@@ -4,7 +4,7 @@
  *   { "format": "aquifer-chats", "version": 1, "chats": [
  *       { "title": …, "created": "2026-01-31T12:00:00Z", "changed": …, "folder": …, "settings": {…}, "leaf": 4,
  *         "messages": [ { "parent": 0, "role": "user" | "assistant", "text": …, "thinking": …, "model": …, "created": …,
- *                         "state": "stopped" | "full" } ] } ] }
+ *                         "state": "stopped" | "full", "files": [ { "name": …, "text": … } ] } ] } ] }
  *
  * Messages are numbered from 1 in their order; a parent is an earlier one, 0 is none. "leaf" is the last one of the branch in view. What is
  * not there is left out. Answers that failed are not written. */
@@ -14,6 +14,7 @@
 #include <json-glib/json-glib.h>
 #include <string.h>
 
+#include "aq-file.h"
 #include "aq-json-read.h"
 #include "aq-message.h"
 
@@ -104,6 +105,19 @@ static void put_number(JsonBuilder *b, const char *name, gint64 value)
 {
     json_builder_set_member_name(b, name);
     json_builder_add_int_value(b, value);
+}
+
+static void put_files(JsonBuilder *b, GPtrArray *files)
+{
+    json_builder_set_member_name(b, "files");
+    json_builder_begin_array(b);
+    for (guint i = 0; i < files->len; i++) {
+        json_builder_begin_object(b);
+        put_string(b, "name", aq_file_get_name(files->pdata[i]));
+        put_string(b, "text", aq_file_get_text(files->pdata[i], NULL));
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
 }
 
 static void put_message(JsonBuilder *b, const AqStoreMessage *m, GHashTable *numbers)
