@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the first page says of a PC, from trees that stand in for /. */
+#include <ftw.h>
 #include <glib/gstdio.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "aq-hardware.h"
+
+typedef char Root;
 
 static char *root_new(void)
 {
@@ -12,6 +16,18 @@ static char *root_new(void)
     g_assert_no_error(error);
     return root;
 }
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+    return remove(path);
+}
+
+static void root_free(char *root)
+{
+    g_assert_cmpint(nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS), ==, 0);
+    g_free(root);
+}
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Root, root_free)
 
 static void put(const char *root, const char *path, const char *text)
 {
@@ -36,7 +52,7 @@ static void put_pci(const char *root, const char *address, const char *class, co
 
 static void test_cpu(void)
 {
-    g_autofree char *root = root_new();
+    g_autoptr(Root) root = root_new();
     put(root, "/proc/cpuinfo",
         "processor\t: 0\nmodel\t\t: 17\nmodel name\t: A Fast One @ 3 GHz  \nmodel name\t: not "
         "this\n");
@@ -53,7 +69,7 @@ static void test_cpu(void)
 
 static void test_memory(void)
 {
-    g_autofree char *root = root_new();
+    g_autoptr(Root) root = root_new();
     put(root, "/proc/meminfo", "MemTotal:       16384000 kB\nMemFree: 1 kB\n");
     g_assert_cmpuint(aq_hardware_memory_bytes(root), ==, 16384000ull * 1024);
     put(root, "/proc/meminfo", "MemTotal:       18446744073709551615 kB\n");
@@ -63,7 +79,7 @@ static void test_memory(void)
 
 static void test_gpus(void)
 {
-    g_autofree char *root = root_new();
+    g_autoptr(Root) root = root_new();
     g_auto(GStrv) none = aq_hardware_gpus(root);
     g_assert_cmpuint(g_strv_length(none), ==, 0);
     put_pci(root, "0000:00:00.0", "0x060000\n", "0x8086\n", "0x1237\n"); /* a bridge */
