@@ -36,8 +36,8 @@ tap = driver.Tap()
 apps = []
 
 
-def start(*args, env=None):
-    app = driver.App(PROGRAM, '--temp', '0', *args, env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': MODELS, **(env or {})})
+def start(*args, env=None, welcome=False):
+    app = driver.App(PROGRAM, '--temp', '0', *args, env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': MODELS, **(env or {})}, welcome=welcome)
     apps.append(app)
     return app
 
@@ -788,7 +788,57 @@ def pool():
         s.close()
 
 
-SCENARIOS = [pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, locked, translated]
+def welcome():
+    """The first start: what the app is and what it found; into a chat in one click, to a file, or past all of it; once."""
+    keep = {'GSETTINGS_BACKEND': 'keyfile'}
+    app = start(welcome=True, env=keep)
+    app.wait_for('label', 'Welcome to Aquifer')
+    with open('/proc/meminfo', encoding='ascii') as f:
+        gb = int(f.readline().split()[1]) * 1024 / 1e9
+    texts = [n.get_name() for n in app.all('label')]
+    tap.ok(any(re.search(r'\d+ threads?$', t) for t in texts), 'the processor is told', texts)
+    tap.ok(any(t.startswith('%.1f\xa0GB, of which ' % gb) for t in texts), 'the memory is told', texts)
+    tap.ok(any(t.endswith('this version computes on the processor alone') for t in texts), 'and that a graphics card is not used', texts)
+    outside = [n.get_name() for n in app.all(BUTTON) if not n.get_name()]
+    tap.ok(not outside, 'every control has a name', outside)
+    tap.ok(wait(app.focused) and app.tab_to(app.one(BUTTON, 'Skip')), 'all of it is reached by keyboard', app.tree())
+    app.click(BUTTON, 'Chat with the Guide')
+    app.wait_gone('label', 'Welcome to Aquifer')
+    app.wait_for('label', DEVICE)
+    app.ask(QUESTION)
+    tap.ok(app.one('label', 'Aquifer Guide') and app.answer_text(app.finished(1)), 'one click leads into a chat with the guide', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    app = start(welcome=True, env=keep)
+    app.wait_for('label', DEVICE)
+    tap.ok(not app.one('label', 'Welcome to Aquifer'), 'the next start does not show it again', app.tree())
+    app.close()
+    for name, leave in (('Skip', lambda: app.click(BUTTON, 'Skip')), ('Escape', lambda: app.key('Escape'))):
+        app = start('--size', '360x400', welcome=True)
+        app.wait_for('label', 'Welcome to Aquifer')
+        width = Atspi.Component.get_extents(app.root.get_child_at_index(0), Atspi.CoordType.WINDOW).width
+        wide = [n.get_name() for n in app.all(BUTTON + ('label',)) if Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW).x < -10 or
+                Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW).x + Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW).width > width]
+        tap.ok(not wide, 'nothing of it is cut off in a narrow window', wide)
+        leave()
+        app.wait_gone('label', 'Welcome to Aquifer')
+        app.wait_for('label', DEVICE)
+        tap.ok(app.entry(), '%s leads past it' % name)
+        tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    if not os.environ.get('AQ_SANITIZE'):  # as in keys()
+        app = start(welcome=True)
+        app.click(BUTTON, 'Open a Model File…')
+        tap.ok(wait(lambda: app.root.get_child_count() > 1), 'the other way leads to the file dialog', app.tree())
+        app.key('Escape')
+        wait(lambda: app.root.get_child_count() == 1)
+        app.close()
+    app = start('--ask', QUESTION, welcome=True)
+    app.finished(1)
+    tap.ok(not app.one('label', 'Welcome to Aquifer'), 'who starts with a question is not held up')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+SCENARIOS = [welcome, pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, locked, translated]
 
 
 def main():

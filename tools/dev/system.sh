@@ -119,6 +119,15 @@ apt_mirror() {
         awk -v r="$(os_value VERSION_CODENAME)" '$2 == r && $3 == "main" && $1 ~ /^https?:/ { print $1; exit }'
 }
 
+# The mirror of Debian to make a root from; nothing for mmdebstrap's own choice.
+debian_mirror() {
+    [ -z "${AQ_MIRROR:-}" ] || { printf '%s' "$AQ_MIRROR" && return; }
+    [ "$(os_value ID)" != debian ] || apt_mirror
+}
+
+# Proxy and certificate settings of this machine's apt, which hold for a root too.
+apt_network_settings() { apt-config dump 2>/dev/null | grep -E '^Acquire::(https?|Check-Valid-Until|Check-Date)\b' || true; }
+
 # Makes the root if it is not there. It is made under another name and renamed when whole; who comes second waits.
 root_make() {
     local root part lock mirror opts=() conf
@@ -141,10 +150,9 @@ root_make() {
             [ ! -d "$part" ] || as_root rm -rf --one-file-system -- "$part"
         done
         part=$root.part
-        mirror=${AQ_MIRROR:-$(apt_mirror)}
-        # Proxy and certificate settings of this machine's apt hold for the root too.
+        mirror=$(debian_mirror)
         conf=$cache/root-apt.conf
-        { apt-config dump | grep -E '^Acquire::(https?|Check-Valid-Until|Check-Date)\b' || true; } >"$conf"
+        apt_network_settings >"$conf"
         [ ! -s "$conf" ] || opts+=(--aptopt="$conf")
         logged "$cache/root.log" as_root mmdebstrap --variant=apt --mode=root --components=main "${opts[@]}" \
             --aptopt='APT::Install-Recommends "false"' \
