@@ -479,6 +479,8 @@ int aq_api_new(const aq_api_cfg *cfg, aq_api **ret, aq_err *err)
                  : 0;
     rc = rc < 0 ? rc : aq_guard_keys(&api->guard, cfg->key, cfg->n_key, err);
     rc = rc < 0 ? rc : aq_guard_names(&api->guard, cfg, err);
+    if (rc >= 0 && !(api->replay = aq_replay_new()))
+        rc = aq_fail(err, AQ_E_NOMEM, "no memory for the API");
     if (rc >= 0 && !(api->app = strdup(cfg->app ? cfg->app : "aquifer")))
         rc = aq_fail(err, AQ_E_NOMEM, "no memory for the API");
     rc = rc < 0 ? rc : aq_listen_open(api, cfg, err);
@@ -513,6 +515,7 @@ void aq_api_free(aq_api *api)
         aq_fd_close_p(&api->listen_fd[i]);
     aq_model_put(api->model);
     aq_guard_clear(&api->guard);
+    aq_replay_free(api->replay);
     g_free(api->job);
     free(api->app);
     pthread_mutex_destroy(&api->mu);
