@@ -382,6 +382,7 @@ struct aq_api {
     uint64_t job_no;
     /* server's thread */
     SoupServer *soup;
+    GTlsCertificate *cert; /* NULL: no TLS */
     GSource *listen_src[AQ_API_LISTEN_MAX], *listen_again, *tick, *ready;
     aq_conn *conns;
     uint32_t n_conn, n_linger, n_page; /* n_page: bodies that workers read for pages.c */
