@@ -174,7 +174,8 @@ typedef struct aq_choice {
     aq_req *req;
     atomic_bool ready; /* events may be waiting */
     bool done;
-    int32_t reason; /* AQ_DONE_* */
+    int32_t reason;         /* AQ_DONE_* */
+    const char *stopped_by; /* the stop text that ended it, or NULL */
     aq_usage usage;
     uint32_t n_reasoning_tok;
     aq_bytes text, reasoning; /* kept when the answer is not streamed, or the dialect wants it */

@@ -256,6 +256,8 @@ static int take(aq_choice *c, const aq_event *ev, aq_fault *f)
     case AQ_EV_DONE:
         c->done = true;
         c->reason = ev->rc;
+        if (ev->call && ev->call <= j->ask.sampling.n_stop)
+            c->stopped_by = j->ask.sampling.stop[ev->call - 1];
         if (ev->rc == AQ_DONE_CANCELLED) {
             aq_fault_set(f, 503, "server_error", "stopped",
                          atomic_load(&j->stopped) ? "this request was stopped at the server"

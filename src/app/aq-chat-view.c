@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One chat: its messages and the field to write in.
  *
- * The list stays at its end while text arrives, but only if it was there: whoever scrolls up to read is left alone. */
+ * The list stays at its end while text arrives, but only if it was there: whoever scrolls up to read is left alone. Files can be dropped
+ * anywhere on the chat. */
 #include "aq-chat-view.h"
 
 #include <glib/gi18n.h>
 
+#include "aq-composer.h"
 #include "aq-context-meter.h"
 #include "aq-message-row.h"
 #include "aq-settings-dialog.h"
 
 #define NEAR_END_PX 60
-#define DRAFT_MS 400
 /* Rows that a chat opens with, that Load Earlier adds, that are made in one frame, and that there are at most. */
 #define ROWS_FIRST 40
 #define ROWS_MORE 50
@@ -20,13 +21,11 @@
 
 struct _AqChatView {
     AdwBin parent;
-    GtkWidget *stack, *empty_page, *scrolled, *earlier, *list, *entry, *placeholder, *send, *stop,
-        *meter;
+    GtkWidget *stack, *empty_page, *scrolled, *earlier, *list, *composer, *meter;
     AqChat *chat;
     gboolean at_end;
     GtkSliceListModel *slice; /* the messages that have rows: from its offset to the end */
     guint rows_wanted, rows_tick;
-    guint draft_timer;
     double keep_from_end; /* pixels: rows are being put in above; 0 = not */
     guint scroll_tick, show_tick;
     gint64 show_id; /* message to scroll to, or 0 */
@@ -34,28 +33,21 @@ struct _AqChatView {
 
 G_DEFINE_FINAL_TYPE(AqChatView, aq_chat_view, ADW_TYPE_BIN)
 
-static char *entry_text(AqChatView *self)
-{
-    GtkTextBuffer *buffer = gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry));
-    GtkTextIter start, end;
-    gtk_text_buffer_get_bounds(buffer, &start, &end);
-    return gtk_text_buffer_get_text(buffer, &start, &end, FALSE);
-}
-
 /* What can be done now. */
 static void update(AqChatView *self)
 {
     AqEngineHost *host = aq_chat_get_host(self->chat);
     gboolean busy = aq_chat_get_busy(self->chat), can = aq_engine_host_can_answer(host);
-    g_autofree char *text = entry_text(self);
-    gboolean blank = !*g_strstrip(text);
+    const char *why = NULL;
+    gboolean ready = aq_composer_can_send(AQ_COMPOSER(self->composer), &why);
 
     gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.send",
-                                  can && !busy && !blank && aq_chat_get_loaded(self->chat));
+                                  can && !busy && ready && aq_chat_get_loaded(self->chat));
     gtk_widget_action_set_enabled(GTK_WIDGET(self), "chat.stop", busy);
-    gtk_widget_set_visible(self->send, !busy);
-    gtk_widget_set_visible(self->stop, busy);
-    gtk_widget_set_tooltip_text(self->send, can ? _("Send") : _("No model is loaded"));
+    aq_composer_show_busy(AQ_COMPOSER(self->composer), busy,
+                          !can  ? _("No model is loaded")
+                          : why ? why
+                                : _("Send"));
     gtk_stack_set_visible_child_name(GTK_STACK(self->stack),
                                      aq_chat_get_empty(self->chat) ? "empty" : "messages");
     const char *name = aq_engine_host_get_model_name(host);
@@ -66,34 +58,20 @@ static void update(AqChatView *self)
     adw_status_page_set_description(ADW_STATUS_PAGE(self->empty_page), markup);
 }
 
-static gboolean keep_draft(gpointer user)
+static void on_drafted(AqChatView *self)
 {
-    AqChatView *self = user;
-    g_autofree char *text = entry_text(self);
-    self->draft_timer = 0;
-    aq_chat_set_draft(self->chat, text);
-    aq_context_meter_set_draft(AQ_CONTEXT_METER(self->meter), text);
-    return G_SOURCE_REMOVE;
-}
-
-static void on_text(AqChatView *self)
-{
-    if (!self->draft_timer)
-        self->draft_timer = g_timeout_add(DRAFT_MS, keep_draft, self);
-    GtkTextBuffer *buffer = gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry));
-    gtk_widget_set_visible(self->placeholder, gtk_text_buffer_get_char_count(buffer) == 0);
-    update(self);
+    aq_context_meter_set_draft(AQ_CONTEXT_METER(self->meter), aq_chat_get_draft(self->chat));
 }
 
 static void send(GtkWidget *widget, const char *action, GVariant *parameter)
 {
     AqChatView *self = AQ_CHAT_VIEW(widget);
-    g_autofree char *text = entry_text(self);
-    if (!aq_chat_send(self->chat, text))
+    AqComposer *composer = AQ_COMPOSER(self->composer);
+    g_autofree char *text = aq_composer_get_text(composer);
+    if (!aq_composer_can_send(composer, NULL) || !aq_chat_send(self->chat, text))
         return;
     self->at_end = TRUE;
-    gtk_text_buffer_set_text(gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry)), "", 0);
-    gtk_widget_grab_focus(self->entry);
+    aq_composer_clear(composer);
 }
 
 static void settings(GtkWidget *widget, const char *action, GVariant *parameter)
@@ -108,23 +86,40 @@ static void stop(GtkWidget *widget, const char *action, GVariant *parameter)
 
 static void focus_entry(GtkWidget *widget, const char *action, GVariant *parameter)
 {
-    gtk_widget_grab_focus(AQ_CHAT_VIEW(widget)->entry);
+    aq_composer_focus(AQ_COMPOSER(AQ_CHAT_VIEW(widget)->composer));
 }
 
-static gboolean on_key(GtkEventControllerKey *controller, guint keyval, guint keycode,
-                       GdkModifierType state, AqChatView *self)
+/* ---- dropped on the chat -------------------------------------------------------------------- */
+
+static gboolean on_drop_files(GtkDropTarget *target, const GValue *value, double x, double y,
+                              AqChatView *self)
 {
-    if (keyval != GDK_KEY_Return && keyval != GDK_KEY_KP_Enter && keyval != GDK_KEY_ISO_Enter)
-        return GDK_EVENT_PROPAGATE;
-    if (state & (GDK_SHIFT_MASK | GDK_CONTROL_MASK | GDK_ALT_MASK))
-        return GDK_EVENT_PROPAGATE;
-    /* An input method that is composing takes Enter for itself. */
-    GdkEvent *event = gtk_event_controller_get_current_event(GTK_EVENT_CONTROLLER(controller));
-    if (event && gtk_text_view_im_context_filter_keypress(GTK_TEXT_VIEW(self->entry), event))
-        return GDK_EVENT_STOP;
-    gtk_widget_activate_action(GTK_WIDGET(self), "chat.send", NULL);
-    return GDK_EVENT_STOP;
+    g_autoptr(GSList) files = gdk_file_list_get_files(g_value_get_boxed(value));
+    aq_composer_attach(AQ_COMPOSER(self->composer), files);
+    aq_composer_focus(AQ_COMPOSER(self->composer));
+    return TRUE;
 }
+
+static gboolean on_drop_text(GtkDropTarget *target, const GValue *value, double x, double y,
+                             AqChatView *self)
+{
+    aq_composer_insert(AQ_COMPOSER(self->composer), g_value_get_string(value));
+    return TRUE;
+}
+
+static void take_drops(AqChatView *self)
+{
+    GtkDropTarget *files = gtk_drop_target_new(GDK_TYPE_FILE_LIST, GDK_ACTION_COPY);
+    GtkDropTarget *text = gtk_drop_target_new(G_TYPE_STRING, GDK_ACTION_COPY);
+    /* Before the text field, which would take the name of a file for text. */
+    gtk_event_controller_set_propagation_phase(GTK_EVENT_CONTROLLER(files), GTK_PHASE_CAPTURE);
+    g_signal_connect_object(files, "drop", G_CALLBACK(on_drop_files), self, 0);
+    g_signal_connect_object(text, "drop", G_CALLBACK(on_drop_text), self, 0);
+    gtk_widget_add_controller(GTK_WIDGET(self), GTK_EVENT_CONTROLLER(files));
+    gtk_widget_add_controller(GTK_WIDGET(self), GTK_EVENT_CONTROLLER(text));
+}
+
+/* ---- scrolling ------------------------------------------------------------------------------ */
 
 static void on_scrolled(AqChatView *self)
 {
@@ -284,16 +279,12 @@ AqChat *aq_chat_view_get_chat(AqChatView *self)
 
 void aq_chat_view_focus_entry(AqChatView *self)
 {
-    gtk_widget_grab_focus(self->entry);
+    aq_composer_focus(AQ_COMPOSER(self->composer));
 }
 
 static void aq_chat_view_dispose(GObject *object)
 {
     AqChatView *self = AQ_CHAT_VIEW(object);
-    if (self->draft_timer && self->chat) {
-        g_source_remove(self->draft_timer);
-        keep_draft(self);
-    }
     gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_CHAT_VIEW);
     g_clear_object(&self->slice);
     g_clear_object(&self->chat);
@@ -304,6 +295,7 @@ static void aq_chat_view_class_init(AqChatViewClass *klass)
 {
     GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
     G_OBJECT_CLASS(klass)->dispose = aq_chat_view_dispose;
+    g_type_ensure(AQ_TYPE_COMPOSER);
     g_type_ensure(AQ_TYPE_CONTEXT_METER);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-chat-view.ui");
@@ -312,10 +304,7 @@ static void aq_chat_view_class_init(AqChatViewClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqChatView, scrolled);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, earlier);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, list);
-    gtk_widget_class_bind_template_child(widget_class, AqChatView, entry);
-    gtk_widget_class_bind_template_child(widget_class, AqChatView, placeholder);
-    gtk_widget_class_bind_template_child(widget_class, AqChatView, send);
-    gtk_widget_class_bind_template_child(widget_class, AqChatView, stop);
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, composer);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, meter);
     gtk_widget_class_bind_template_callback(widget_class, on_earlier);
     gtk_widget_class_install_action(widget_class, "chat.send", NULL, send);
@@ -329,13 +318,10 @@ static void aq_chat_view_init(AqChatView *self)
     gtk_widget_init_template(GTK_WIDGET(self));
     self->at_end = TRUE;
 
-    GtkEventController *key = gtk_event_controller_key_new();
-    gtk_event_controller_set_propagation_phase(key, GTK_PHASE_CAPTURE);
-    g_signal_connect(key, "key-pressed", G_CALLBACK(on_key), self);
-    gtk_widget_add_controller(self->entry, key);
-
-    GtkTextBuffer *buffer = gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry));
-    g_signal_connect_object(buffer, "changed", G_CALLBACK(on_text), self, G_CONNECT_SWAPPED);
+    take_drops(self);
+    g_signal_connect_object(self->composer, "changed", G_CALLBACK(update), self, G_CONNECT_SWAPPED);
+    g_signal_connect_object(self->composer, "drafted", G_CALLBACK(on_drafted), self,
+                            G_CONNECT_SWAPPED);
 
     GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
     g_signal_connect_object(adj, "value-changed", G_CALLBACK(on_scrolled), self, G_CONNECT_SWAPPED);
@@ -363,8 +349,8 @@ AqChatView *aq_chat_view_new(AqChat *chat)
                             G_CONNECT_SWAPPED);
     g_signal_connect_object(chat, "notify::loaded", G_CALLBACK(on_loaded), self, G_CONNECT_SWAPPED);
     aq_context_meter_set_chat(AQ_CONTEXT_METER(self->meter), chat);
-    gtk_text_buffer_set_text(gtk_text_view_get_buffer(GTK_TEXT_VIEW(self->entry)),
-                             aq_chat_get_draft(chat), -1);
+    aq_composer_set_chat(AQ_COMPOSER(self->composer), chat);
+    on_drafted(self);
     aq_chat_load(chat);
     on_items_changed(self);
     update(self);
