@@ -16,6 +16,17 @@ flatpak_list=$top/tools/dev/flatpak-packages
 
 flatpak_names() { awk -v k="$1" '$1 == k { print $2 }' "$flatpak_list"; }
 
+# All packages of the root that the trees are made of.
+flatpak_packages() { awk '$1 == "platform" || $1 == "sdk" { print $2 } $1 == "given" { print $3; print $4 }' "$flatpak_list"; }
+
+# The manifest without the modules that the stand-ins have.
+flatpak_manifest() {
+    awk -v given="$(flatpak_names given | paste -sd' ')" '
+        BEGIN { n = split(given, g, " "); for (i = 1; i <= n; i++) skip[g[i]] = 1 }
+        /^  - name: / { out = $3 in skip }
+        !out { print }' "$top/flatpak/$flatpak_id.yml"
+}
+
 flatpak_folder() {
     local hash
     hash=$({ echo "$suite" && cat "$flatpak_list" "$top/tools/dev/flatpak-trees.py"; } | sha256sum)
@@ -51,7 +62,7 @@ flatpak_trees() {
             --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io \
             --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
             --dpkgopt='path-exclude=/usr/share/locale/*' \
-            --customize-hook='chroot "$1" localedef -i en_US -c -f UTF-8 en_US.UTF-8' --include="$({ flatpak_names platform && flatpak_names sdk; } | paste -sd,)" \
+            --customize-hook='chroot "$1" localedef -i en_US -c -f UTF-8 en_US.UTF-8' --include="$(flatpak_packages | paste -sd,)" \
             "$suite" "$part/root" ${mirror:+"$mirror"} || {
             as_root rm -rf --one-file-system -- "$part"
             die "could not make the runtime (the end of $cache/flatpak.log is above; is there a network?)" 1
@@ -82,7 +93,7 @@ flatpak_sources() {
         logged "$cache/flatpak.log" /usr/lib/apt/apt-helper download-file "${mirror:-http://deb.debian.org/debian}/$path" \
             "$dir/state/downloads/$sha/$name.part" "SHA256:$sha" || die "could not fetch $name" 1
         mv -- "$dir/state/downloads/$sha/$name.part" "$dir/state/downloads/$sha/$name"
-    done < <(awk '$1 == "url:" { u = $2 } $1 == "sha256:" { print u, $2 }' "$top/flatpak/$flatpak_id.yml")
+    done < <(flatpak_manifest | awk '$1 == "url:" { u = $2 } $1 == "sha256:" { print u, $2 }')
 }
 
 # Commits the trees and installs them for the build.
@@ -111,15 +122,15 @@ flatpak_runtime_install() {
     touch "$dir/user/.installed"
 }
 
-# The checkout as flatpak-builder gets it: the files that git knows or would add; in the manifest only the runtime differs.
+# The checkout as flatpak-builder gets it: the files that git knows or would add, and the manifest for the stand-ins.
 flatpak_stage() {
     local tree=$1
     rm -rf -- "$tree"
     mkdir -p -- "$tree"
     (cd -- "$top" && comm -z -23 <(git -c safe.directory='*' ls-files -co --exclude-standard -z | sort -zu) \
         <(git -c safe.directory='*' ls-files -d -z | sort -z) | tar -c --null -T -) | tar -x -C "$tree" || return 1
-    sed -i -e "s/^runtime: .*/runtime: ${flatpak_runtime}Platform/" -e "s/^sdk: .*/sdk: ${flatpak_runtime}Sdk/" \
-        -e "s/^runtime-version: .*/runtime-version: '13'/" "$tree/flatpak/$flatpak_id.yml"
+    flatpak_manifest | sed -e "s/^runtime: .*/runtime: ${flatpak_runtime}Platform/" -e "s/^sdk: .*/sdk: ${flatpak_runtime}Sdk/" \
+        -e "s/^runtime-version: .*/runtime-version: '13'/" >"$tree/flatpak/$flatpak_id.yml"
 }
 
 flatpak_build() {
