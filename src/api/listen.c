@@ -130,6 +130,22 @@ static void address_text(GSocketAddress *a, char *ret, size_t cap)
     }
 }
 
+/* The connection as libsoup is to see it. From other PCs it is TLS, which shakes hands as libsoup reads; on loopback nobody listens. */
+static GIOStream *wrap(aq_api *api, GSocketConnection *stream, GSocketAddress *local)
+{
+    static const char *const protocols[] = {"http/1.1", NULL};
+    GInetAddress *a = G_IS_INET_SOCKET_ADDRESS(local)
+                          ? g_inet_socket_address_get_address(G_INET_SOCKET_ADDRESS(local))
+                          : NULL;
+
+    if (!api->cert || !a || g_inet_address_get_is_loopback(a))
+        return g_object_ref(G_IO_STREAM(stream));
+    GIOStream *tls = g_tls_server_connection_new(G_IO_STREAM(stream), api->cert, NULL);
+    if (tls)
+        g_tls_connection_set_advertised_protocols(G_TLS_CONNECTION(tls), protocols);
+    return tls;
+}
+
 static void take(aq_api *api, int fd)
 {
     int on = 1;
@@ -143,7 +159,8 @@ static void take(aq_api *api, int fd)
     GSocketAddress *local = g_socket_get_local_address(socket, NULL);
     GSocketAddress *remote = g_socket_get_remote_address(socket, NULL);
     GSocketConnection *stream = g_socket_connection_factory_create_connection(socket);
-    if (local && remote) {
+    GIOStream *io = local && remote ? wrap(api, stream, local) : NULL;
+    if (io) {
         aq_conn *c = g_new0(aq_conn, 1);
         c->api = api;
         c->socket = g_object_ref(socket);
@@ -159,7 +176,8 @@ static void take(aq_api *api, int fd)
         g_object_weak_ref(G_OBJECT(stream), conn_gone, c);
         /* libsoup's messages know no socket, but this very object */
         g_object_set_data(G_OBJECT(remote), "aq-conn", c);
-        soup_server_accept_iostream(api->soup, G_IO_STREAM(stream), local, remote, NULL);
+        soup_server_accept_iostream(api->soup, io, local, remote, NULL);
+        g_object_unref(io);
     }
     g_clear_object(&local);
     g_clear_object(&remote);

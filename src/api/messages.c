@@ -254,7 +254,7 @@ static int tools(aq_ask *a, aq_fault *f)
 
 int aq_anthropic_prompt(aq_ask *a, aq_fault *f)
 {
-    __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {0};
+    __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {.replay = a->replay};
     const aq_json *think = NULL;
     int rc = put_messages(a, &m, f);
 

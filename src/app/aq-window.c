@@ -391,7 +391,8 @@ AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary 
     g_signal_connect_object(store, "problem", G_CALLBACK(on_store_problem), self,
                             G_CONNECT_SWAPPED);
     g_signal_connect_object(store, "said", G_CALLBACK(on_store_said), self, G_CONNECT_SWAPPED);
-    g_autoptr(AqApiServer) server = aq_api_server_new(host, settings, aq_paths_api_keys());
+    g_autoptr(AqApiServer) server =
+        aq_api_server_new(host, settings, aq_paths_api_keys(), aq_paths_pool());
     aq_api_page_set_server(AQ_API_PAGE(self->api_page), server, host);
     aq_models_page_set_library(AQ_MODELS_PAGE(self->models_page), library, host, folder);
     g_signal_connect_object(host, "changed", G_CALLBACK(on_host_changed), self, G_CONNECT_SWAPPED);

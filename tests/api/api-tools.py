@@ -92,6 +92,16 @@ m += [{'role': 'assistant', 'content': None, 'tool_calls': [t]}, {'role': 'tool'
 u = s.ask('/v1/chat/completions', {'messages': m, 'tools': fn}).json()['usage']
 ok(u['prompt_tokens_details']['cached_tokens'] >= d['usage']['prompt_tokens'] - 1, 'case 30: the prompt before a replayed call is known', (u, d['usage']))
 
+# case 30: whatever a client makes of the arguments, they go into the next prompt as the model spelled them
+for how, args in (('as they came', t['function']['arguments']), ('written anew', json.dumps(json.loads(one), separators=(',', ':'))),
+                  ('in another order', json.dumps(dict(reversed(json.loads(one).items()))))):
+    m[2]['tool_calls'][0]['function']['arguments'] = args
+    p = s.ask('/apply-template', {'messages': m, 'tools': fn}).json()['prompt']
+    ok('"arguments": %s}' % one in p, 'case 30: arguments %s are rendered as sampled' % how, p[-400:])
+m[2]['tool_calls'][0]['function']['arguments'] = '{"b": 2, "a": "x\\ny"}'
+p = s.ask('/apply-template', {'messages': m, 'tools': fn}).json()['prompt']
+ok('"arguments": {"b": 2, "a": "x\\ny"}}' in p, 'case 30: arguments that a client changed are its own', p[-400:])
+
 # thinking
 c = s.chat('@think').json()
 ok(c['choices'][0]['message']['content'] == 'So.' and c['choices'][0]['message']['reasoning_content'].strip() == 'hm'
@@ -156,6 +166,10 @@ u = ask('@one', system=long, messages=[{'role': 'user', 'content': '@one'}, {'ro
                                                                      'cache_control': {'type': 'ephemeral'}}]}]).json()['usage']
 f = first['usage']
 ok(u['cache_read_input_tokens'] >= f['input_tokens'] + f['cache_read_input_tokens'] - 1, 'messages: the second turn is known', (f, u))
+replayed = [{'role': 'user', 'content': '@one'}, {'role': 'assistant', 'content': [use]}]
+known, other = (s.ask('/v1/messages/count_tokens', {'tools': at, 'messages': replayed[:1] + [{'role': 'assistant', 'content': [dict(use, id=i)]}]}).json()['input_tokens']
+                for i in (use['id'], 'toolu_1'))
+ok(known == other + len(one) - len(json.dumps(json.loads(one), separators=(',', ':'))), 'case 30: messages: an input is rendered as sampled', (known, other))
 n = s.ask('/v1/messages/count_tokens', {'tools': at, 'system': long, 'messages': [{'role': 'user', 'content': '@one'}]}).json()['input_tokens']
 ok(n == f['input_tokens'] + f['cache_read_input_tokens'], 'case 37: count_tokens with tools', (n, f))
 s.close()

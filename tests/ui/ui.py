@@ -244,17 +244,21 @@ def api():
     app = start_ready(endless(), env={**keep, 'AQ_CPU': 'c'})  # slow enough to be seen
     app.page('API')
     tap.ok(app.wait_for('label', 'Off: nothing listens') and app.one('label', url + '/v1'), 'it is off, and its address is told', app.tree())
-    boxes = [n for n in app.all('check box', 'Serve the Loaded Model')]  # the row and the switch in it
 
-    def focused():
-        return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
+    def flip(name):
+        boxes = app.all('check box', name)  # the row and the switch in it
 
-    for _ in range(40):  # by keyboard: AT-SPI's action of a switch in a row does nothing
-        if focused():
-            break
-        app.key('Tab')
-        wait(focused, 1.5)
-    app.key('space')
+        def focused():
+            return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
+
+        for _ in range(40):  # by keyboard: AT-SPI's action of a switch in a row does nothing
+            if focused():
+                break
+            app.key('Tab')
+            wait(focused, 1.5)
+        app.key('space')
+
+    flip('Serve the Loaded Model')
     tap.ok(app.wait_for('label', 'On: programs may ask'), 'the switch turns it on', app.tree())
     status, text = ask('Hello', max_tokens=3)
     tap.ok(status == 200 and json.loads(text)['usage']['completion_tokens'] == 3, 'a program is answered', (status, text))
@@ -275,6 +279,15 @@ def api():
     tap.ok(got and got[0][0] == 503 and 'stopped' in got[0][1], 'Stop stops it', got)
     app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
     tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'a key that is removed is not asked for', app.tree())
+    tap.ok(not app.one('label', "Certificate for Other PCs' Programs"), 'no certificate is shown while there is no TLS', app.tree())
+    flip('Other PCs Too')
+    app.wait_for(BUTTON, lambda n: n.startswith('Copy the Key aq-'))
+    flip("Encrypt What Other PCs Send")
+    shown = app.wait_for('label', lambda n: n.endswith('/server.crt'))
+    tap.ok(shown and 'BEGIN CERTIFICATE' in open(shown.get_name(), encoding='ascii').read(), 'TLS for other PCs: its certificate is shown', app.tree())
+    tap.ok(wait(lambda: ask('Hello')[0] == 401), 'and a key was made', app.tree())
+    app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
+    tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'without a key the other PCs are shut out again', app.tree())
     t = threading.Thread(target=lambda: got.append(ask('Tell me all', n=4)))
     t.start()
     tap.ok(app.wait_for('label', lambda n: n.startswith('Python-urllib')), 'a request under way is listed', app.tree())
