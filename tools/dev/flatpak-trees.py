@@ -32,6 +32,8 @@ def read_list(path):
             words = line.split()
             if words and not words[0].startswith('#'):
                 kinds.setdefault(words[0], []).append(words[1])
+                if words[0] == 'given':
+                    kinds['platform'].append(words[2])
     return kinds
 
 

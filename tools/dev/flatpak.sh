@@ -6,8 +6,7 @@
 #
 #     ~/.cache/aquifer/flatpak-HASH/   Platform Sdk   trees, until they are in the repository
 #                                      runtime        repository of both
-#                                      sources        archives of the manifest
-#                                      state, user    flatpak-builder's; the installation that it builds in
+#                                      state, user    flatpak-builder's, with archives; the installation that it builds in
 #                                      app            repository of the app
 
 flatpak_id=io.github.aquiferpool.Aquifer
@@ -15,6 +14,17 @@ flatpak_runtime=io.github.aquiferpool.Debian # …Platform and …Sdk
 flatpak_list=$top/tools/dev/flatpak-packages
 
 flatpak_names() { awk -v k="$1" '$1 == k { print $2 }' "$flatpak_list"; }
+
+# All packages of the root that the trees are made of.
+flatpak_packages() { awk '$1 == "platform" || $1 == "sdk" { print $2 } $1 == "given" { print $3; print $4 }' "$flatpak_list"; }
+
+# The manifest without the modules that the stand-ins have.
+flatpak_manifest() {
+    awk -v given="$(flatpak_names given | paste -sd' ')" '
+        BEGIN { n = split(given, g, " "); for (i = 1; i <= n; i++) skip[g[i]] = 1 }
+        /^  - name: / { out = $3 in skip }
+        !out { print }' "$top/flatpak/$flatpak_id.yml"
+}
 
 flatpak_folder() {
     local hash
@@ -24,7 +34,7 @@ flatpak_folder() {
 
 # Makes the trees of the runtime if they are not there. As root: what mmdebstrap makes is root's until it is handed over.
 flatpak_trees() {
-    local dir part lock mirror opts=() conf
+    local dir part lock
     dir=$(flatpak_folder)
     [ ! -d "$dir" ] || return 0
     need_root 'making the runtime that the bundle is built against'
@@ -32,33 +42,16 @@ flatpak_trees() {
     exec {lock}>"$cache/flatpak.lock"
     flock "$lock"
     if [ ! -d "$dir" ]; then
-        if ! command -v mmdebstrap >/dev/null; then
-            say 'installing mmdebstrap'
-            apt_install mmdebstrap
-        fi
         say "making a Flatpak runtime of Debian 13's packages in $dir (once; a minute or two, 2 GB)"
-        for part in "$cache"/flatpak-*.part; do # half-made by a run that was stopped
-            [ ! -d "$part" ] || as_root rm -rf --one-file-system -- "$part"
-        done
         part=$dir.part
-        mkdir -p -- "$part/sources"
-        mirror=$(debian_mirror)
-        conf=$cache/flatpak-apt.conf
-        apt_network_settings >"$conf"
-        [ ! -s "$conf" ] || opts+=(--aptopt="$conf")
+        # flatpak-builder builds in this locale.
         # shellcheck disable=SC2016
-        logged "$cache/flatpak.log" as_root mmdebstrap --variant=essential --mode=root --components=main "${opts[@]}" \
-            --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io \
-            --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
-            --dpkgopt='path-exclude=/usr/share/locale/*' \
-            --customize-hook='chroot "$1" localedef -i en_US -c -f UTF-8 en_US.UTF-8' --include="$({ flatpak_names platform && flatpak_names sdk; } | paste -sd,)" \
-            "$suite" "$part/root" ${mirror:+"$mirror"} || {
-            as_root rm -rf --one-file-system -- "$part"
-            die "could not make the runtime (the end of $cache/flatpak.log is above; is there a network?)" 1
-        }
-        as_root python3 "$top/tools/dev/flatpak-trees.py" "$part/root" "$part" "$flatpak_list" "$flatpak_runtime" 13 "$(uname -m)" ||
+        debian_tree "$part" "$cache/flatpak.log" essential "$(flatpak_packages | paste -sd,)" \
+            --customize-hook='chroot "$1" localedef -i en_US -c -f UTF-8 en_US.UTF-8'
+        as_root mv -- "$part" "$dir.root.part" && as_root mkdir -- "$part"
+        as_root python3 "$top/tools/dev/flatpak-trees.py" "$dir.root.part" "$part" "$flatpak_list" "$flatpak_runtime" 13 "$(uname -m)" ||
             die 'could not part the runtime from its SDK' 1
-        as_root rm -rf --one-file-system -- "$part/root"
+        as_root rm -rf --one-file-system -- "$dir.root.part"
         as_root chown -R "$(id -u):$(id -g)" "$part"
         as_root chmod -R u+rwX,go+rX,go-w "$part/Sdk" "$part/Platform" # everybody is to read it: another user installs it
         mv -- "$part" "$dir"
@@ -82,7 +75,7 @@ flatpak_sources() {
         logged "$cache/flatpak.log" /usr/lib/apt/apt-helper download-file "${mirror:-http://deb.debian.org/debian}/$path" \
             "$dir/state/downloads/$sha/$name.part" "SHA256:$sha" || die "could not fetch $name" 1
         mv -- "$dir/state/downloads/$sha/$name.part" "$dir/state/downloads/$sha/$name"
-    done < <(awk '$1 == "url:" { u = $2 } $1 == "sha256:" { print u, $2 }' "$top/flatpak/$flatpak_id.yml")
+    done < <(flatpak_manifest | awk '$1 == "url:" { u = $2 } $1 == "sha256:" { print u, $2 }')
 }
 
 # Commits the trees and installs them for the build.
@@ -111,15 +104,15 @@ flatpak_runtime_install() {
     touch "$dir/user/.installed"
 }
 
-# The checkout as flatpak-builder gets it: the files that git knows or would add; in the manifest only the runtime differs.
+# The checkout as flatpak-builder gets it: the files that git knows or would add, and the manifest for the stand-ins.
 flatpak_stage() {
     local tree=$1
     rm -rf -- "$tree"
     mkdir -p -- "$tree"
     (cd -- "$top" && comm -z -23 <(git -c safe.directory='*' ls-files -co --exclude-standard -z | sort -zu) \
         <(git -c safe.directory='*' ls-files -d -z | sort -z) | tar -c --null -T -) | tar -x -C "$tree" || return 1
-    sed -i -e "s/^runtime: .*/runtime: ${flatpak_runtime}Platform/" -e "s/^sdk: .*/sdk: ${flatpak_runtime}Sdk/" \
-        -e "s/^runtime-version: .*/runtime-version: '13'/" "$tree/flatpak/$flatpak_id.yml"
+    flatpak_manifest | sed -e "s/^runtime: .*/runtime: ${flatpak_runtime}Platform/" -e "s/^sdk: .*/sdk: ${flatpak_runtime}Sdk/" \
+        -e "s/^runtime-version: .*/runtime-version: '13'/" >"$tree/flatpak/$flatpak_id.yml"
 }
 
 flatpak_build() {
@@ -146,6 +139,7 @@ cmd_flatpak() {
     done
     flatpak_trees
     dir=$(flatpak_folder)
+    touch -- "$dir"
     out=$top/build-flatpak/$flatpak_id.flatpak
     mkdir -p -- "$top/build-flatpak"
     exec {lock}>"$cache/flatpak.lock"
