@@ -551,7 +551,8 @@ AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary 
     g_signal_connect(self, "notify::is-active", G_CALLBACK(on_looked_at), NULL);
     g_signal_connect_object(self->pages, "notify::visible-child", G_CALLBACK(on_looked_at), self,
                             G_CONNECT_SWAPPED);
-    g_autoptr(AqApiServer) server = aq_api_server_new(host, settings, aq_paths_api_keys());
+    g_autoptr(AqApiServer) server =
+        aq_api_server_new(host, settings, aq_paths_api_keys(), aq_paths_pool());
     aq_api_page_set_server(AQ_API_PAGE(self->api_page), server, host);
     aq_models_page_set_library(AQ_MODELS_PAGE(self->models_page), library, host, folder);
     g_signal_connect_object(host, "changed", G_CALLBACK(on_host_changed), self, G_CONNECT_SWAPPED);

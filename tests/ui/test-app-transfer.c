@@ -55,7 +55,8 @@ static void assert_refused(const char *text, gsize n, int code, const char *word
 
 static AqChatCopy *sample(void)
 {
-    const AqStoreChat chat = {.created_us = 1700000000000000, .id = 700,
+    const AqStoreChat chat = {.created_us = 1700000000000000,
+                              .id = 700,
                               .created_us = 1700000000000000,
                               .changed_us = 1700000001000000,
                               .leaf = 703,
@@ -63,21 +64,31 @@ static AqChatCopy *sample(void)
                               .folder = (char *)"Water",
                               .settings = (char *)"{\"top_k\":7}"};
     const AqStoreMessage in[] = {
-        {.created_us = 1700000000000000, .id = 701, .parent = 0, .role = AQ_MESSAGE_USER, .text = (char *)"Which?"},
-        {.created_us = 1700000000000000, .id = 702,
+        {.created_us = 1700000000000000,
+         .id = 701,
+         .parent = 0,
+         .role = AQ_MESSAGE_USER,
+         .text = (char *)"Which?"},
+        {.created_us = 1700000000000000,
+         .id = 702,
          .parent = 701,
          .role = AQ_MESSAGE_ASSISTANT,
          .state = AQ_MESSAGE_FAILED,
          .text = (char *)"",
          .error = (char *)"no"},
-        {.created_us = 1700000000000000, .id = 703,
+        {.created_us = 1700000000000000,
+         .id = 703,
          .parent = 701,
          .role = AQ_MESSAGE_ASSISTANT,
          .state = AQ_MESSAGE_STOPPED,
          .text = (char *)"The \xc3\x84mazon\n",
          .thinking = (char *)"hm",
          .model = (char *)"Guide"},
-        {.created_us = 1700000000000000, .id = 704, .parent = 701, .role = AQ_MESSAGE_ASSISTANT, .text = (char *)"The Nile"},
+        {.created_us = 1700000000000000,
+         .id = 704,
+         .parent = 701,
+         .role = AQ_MESSAGE_ASSISTANT,
+         .text = (char *)"The Nile"},
     };
     GPtrArray *messages = g_ptr_array_new_with_free_func((GDestroyNotify)aq_store_message_free);
     for (gsize i = 0; i < G_N_ELEMENTS(in); i++)

@@ -37,8 +37,8 @@ tap = driver.Tap()
 apps = []
 
 
-def start(*args, env=None):
-    app = driver.App(PROGRAM, '--temp', '0', *args, env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': MODELS, **(env or {})})
+def start(*args, env=None, welcome=False):
+    app = driver.App(PROGRAM, '--temp', '0', *args, env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': MODELS, **(env or {})}, welcome=welcome)
     apps.append(app)
     return app
 
@@ -262,17 +262,21 @@ def api():
     app = start_ready(endless(), env={**keep, 'AQ_CPU': 'c'})  # slow enough to be seen
     app.page('API')
     tap.ok(app.wait_for('label', 'Off: nothing listens') and app.one('label', url + '/v1'), 'it is off, and its address is told', app.tree())
-    boxes = [n for n in app.all('check box', 'Serve the Loaded Model')]  # the row and the switch in it
 
-    def focused():
-        return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
+    def flip(name):
+        boxes = app.all('check box', name)  # the row and the switch in it
 
-    for _ in range(40):  # by keyboard: AT-SPI's action of a switch in a row does nothing
-        if focused():
-            break
-        app.key('Tab')
-        wait(focused, 1.5)
-    app.key('space')
+        def focused():
+            return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
+
+        for _ in range(40):  # by keyboard: AT-SPI's action of a switch in a row does nothing
+            if focused():
+                break
+            app.key('Tab')
+            wait(focused, 1.5)
+        app.key('space')
+
+    flip('Serve the Loaded Model')
     tap.ok(app.wait_for('label', 'On: programs may ask'), 'the switch turns it on', app.tree())
     status, text = ask('Hello', max_tokens=3)
     tap.ok(status == 200 and json.loads(text)['usage']['completion_tokens'] == 3, 'a program is answered', (status, text))
@@ -293,6 +297,15 @@ def api():
     tap.ok(got and got[0][0] == 503 and 'stopped' in got[0][1], 'Stop stops it', got)
     app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
     tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'a key that is removed is not asked for', app.tree())
+    tap.ok(not app.one('label', "Certificate for Other PCs' Programs"), 'no certificate is shown while there is no TLS', app.tree())
+    flip('Other PCs Too')
+    app.wait_for(BUTTON, lambda n: n.startswith('Copy the Key aq-'))
+    flip("Encrypt What Other PCs Send")
+    shown = app.wait_for('label', lambda n: n.endswith('/server.crt'))
+    tap.ok(shown and 'BEGIN CERTIFICATE' in open(shown.get_name(), encoding='ascii').read(), 'TLS for other PCs: its certificate is shown', app.tree())
+    tap.ok(wait(lambda: ask('Hello')[0] == 401), 'and a key was made', app.tree())
+    app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
+    tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'without a key the other PCs are shut out again', app.tree())
     t = threading.Thread(target=lambda: got.append(ask('Tell me all', n=4)))
     t.start()
     tap.ok(app.wait_for('label', lambda n: n.startswith('Python-urllib')), 'a request under way is listed', app.tree())
@@ -1357,7 +1370,57 @@ def pool():
         s.close()
 
 
-SCENARIOS = [pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, attached, find, folders, transfer, notified, walk, locked, translated]
+def welcome():
+    """The first start: what the app is and what it found; into a chat in one click, to a file, or past all of it; once."""
+    keep = {'GSETTINGS_BACKEND': 'keyfile'}
+    app = start(welcome=True, env=keep)
+    app.wait_for('label', 'Welcome to Aquifer')
+    with open('/proc/meminfo', encoding='ascii') as f:
+        gb = int(f.readline().split()[1]) * 1024 / 1e9
+    texts = [n.get_name() for n in app.all('label')]
+    tap.ok(any(re.search(r'\d+ threads?$', t) for t in texts), 'the processor is told', texts)
+    tap.ok(any(t.startswith('%.1f\xa0GB, of which ' % gb) for t in texts), 'the memory is told', texts)
+    tap.ok(any(t.endswith('this version computes on the processor alone') for t in texts), 'and that a graphics card is not used', texts)
+    outside = [n.get_name() for n in app.all(BUTTON) if not n.get_name()]
+    tap.ok(not outside, 'every control has a name', outside)
+    tap.ok(wait(app.focused) and app.tab_to(app.one(BUTTON, 'Skip')), 'all of it is reached by keyboard', app.tree())
+    app.click(BUTTON, 'Chat with the Guide')
+    app.wait_gone('label', 'Welcome to Aquifer')
+    app.wait_for('label', DEVICE)
+    app.ask(QUESTION)
+    tap.ok(app.one('label', 'Aquifer Guide') and app.answer_text(app.finished(1)), 'one click leads into a chat with the guide', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    app = start(welcome=True, env=keep)
+    app.wait_for('label', DEVICE)
+    tap.ok(not app.one('label', 'Welcome to Aquifer'), 'the next start does not show it again', app.tree())
+    app.close()
+    for name, leave in (('Skip', lambda: app.click(BUTTON, 'Skip')), ('Escape', lambda: app.key('Escape'))):
+        app = start('--size', '360x400', welcome=True)
+        app.wait_for('label', 'Welcome to Aquifer')
+        width = Atspi.Component.get_extents(app.root.get_child_at_index(0), Atspi.CoordType.WINDOW).width
+        wide = [n.get_name() for n in app.all(BUTTON + ('label',)) if Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW).x < -10 or
+                Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW).x + Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW).width > width]
+        tap.ok(not wide, 'nothing of it is cut off in a narrow window', wide)
+        leave()
+        app.wait_gone('label', 'Welcome to Aquifer')
+        app.wait_for('label', DEVICE)
+        tap.ok(app.entry(), '%s leads past it' % name)
+        tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    if not os.environ.get('AQ_SANITIZE'):  # as in keys()
+        app = start(welcome=True)
+        app.click(BUTTON, 'Open a Model File…')
+        tap.ok(wait(lambda: app.root.get_child_count() > 1), 'the other way leads to the file dialog', app.tree())
+        app.key('Escape')
+        wait(lambda: app.root.get_child_count() == 1)
+        app.close()
+    app = start('--ask', QUESTION, welcome=True)
+    app.finished(1)
+    tap.ok(not app.one('label', 'Welcome to Aquifer'), 'who starts with a question is not held up')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+SCENARIOS = [welcome, pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, attached, find, folders, notified, transfer, walk, locked, translated]
 
 
 def main():
