@@ -122,6 +122,7 @@ typedef struct product {
     const aq_row_in *low; /* what rounding left of the rows, or NULL: added to their results */
     const uint32_t *in_at, *out_at;
     const float *w;
+    float fac; /* of all results */
     float *y;
     size_t stride;
 } product;
@@ -136,6 +137,7 @@ static product product_of(const aq_cpu *c, const aq_mat *m, uint32_t mat)
                      .lanes = lanes,
                      .k = m->cols,
                      .rows = m->rows,
+                     .fac = aq_mat_fac(m, mat),
                      .n_tile = (m->rows + lanes - 1) / lanes};
 }
 
@@ -155,7 +157,8 @@ static void tile_rows_low(const aq_isa *isa, aq_tile_fn fn, const product *p, co
         fn(tile, p->k, in, 2 * n, y);
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t j = 0; j < n_out; j++)
-                p->y[(r + i) * p->stride + t * p->lanes + j] = y[2 * i][j] + y[2 * i + 1][j];
+                p->y[(r + i) * p->stride + t * p->lanes + j] =
+                    p->fac * (y[2 * i][j] + y[2 * i + 1][j]);
     }
 }
 
@@ -177,9 +180,10 @@ static void tile_rows(const aq_isa *isa, aq_tile_fn fn, const product *p, const 
         for (uint32_t i = 0; i < n; i++) {
             size_t at = p->out_at ? p->out_at[r + i] : r + i;
             float *out = p->y + at * p->stride + t * p->lanes;
-            if (p->w)
+            float by = p->fac * (p->w ? p->w[at] : 1);
+            if (by != 1)
                 for (uint32_t j = 0; j < n_out; j++)
-                    y[i][j] *= p->w[at];
+                    y[i][j] *= by;
             memcpy(out, y[i], n_out * sizeof(float));
         }
     }
@@ -297,6 +301,7 @@ static void exp_piece(void *ctx, uint32_t piece, uint32_t worker)
     uint32_t t0 = piece % j->pieces * j->tiles, r0 = c->first[e];
     product p = j->p[m];
     p.tile += e * aq_mat_tiles_bytes(j->mat[m], p.lanes);
+    p.fac = aq_mat_fac(j->mat[m], e);
     p.n = c->first[e + 1] - r0;
     if (p.in_at) { /* gate, up: rows of the window to places in order */
         p.in_at += r0;
