@@ -101,8 +101,8 @@ static gboolean on_timer(gpointer user)
     Count *c = g_new0(Count, 1);
     c->slot = aq_engine_host_ref_slot(host);
     c->n_ctx = aq_engine_host_get_n_ctx(host);
-    c->json =
-        aq_chat_to_json(self->chat, g_list_model_get_n_items(aq_chat_get_messages(self->chat)));
+    c->json = aq_chat_to_json(self->chat,
+                              g_list_model_get_n_items(aq_chat_get_messages(self->chat)), NULL);
     c->vars = g_strdup(aq_chat_get_vars(self->chat));
     c->draft = g_strdup(self->draft ? self->draft : "");
     if (!c->slot || !c->json) {

@@ -90,6 +90,9 @@ static gboolean on_frame(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
         g_printerr("aquifer: the picture could not be written to %s\n", shot->file);
         *shot->ret_status = 1;
     }
+    AdwDialog *dialog = adw_application_window_get_visible_dialog(ADW_APPLICATION_WINDOW(window));
+    if (dialog) /* it would be closed instead of the window */
+        adw_dialog_force_close(dialog);
     gtk_window_close(GTK_WINDOW(window));
     return G_SOURCE_REMOVE;
 }

@@ -127,7 +127,9 @@ def wait(condition, limit_s=HANG_S):
 class App:
     """The program under test, started anew."""
 
-    def __init__(self, program, *args, env=None):
+    def __init__(self, program, *args, env=None, welcome=False):
+        if not welcome:
+            args += ('--no-welcome',)
         self.log = open(os.path.join(os.environ['HOME'], 'app.log'), 'ab')
         self.process = subprocess.Popen([program, *args], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env={**os.environ, **(env or {})}, start_new_session=True)

@@ -36,8 +36,8 @@ tap = driver.Tap()
 apps = []
 
 
-def start(*args, env=None):
-    app = driver.App(PROGRAM, '--temp', '0', *args, env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': MODELS, **(env or {})})
+def start(*args, env=None, welcome=False):
+    app = driver.App(PROGRAM, '--temp', '0', *args, env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': MODELS, **(env or {})}, welcome=welcome)
     apps.append(app)
     return app
 
@@ -244,17 +244,21 @@ def api():
     app = start_ready(endless(), env={**keep, 'AQ_CPU': 'c'})  # slow enough to be seen
     app.page('API')
     tap.ok(app.wait_for('label', 'Off: nothing listens') and app.one('label', url + '/v1'), 'it is off, and its address is told', app.tree())
-    boxes = [n for n in app.all('check box', 'Serve the Loaded Model')]  # the row and the switch in it
 
-    def focused():
-        return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
+    def flip(name):
+        boxes = app.all('check box', name)  # the row and the switch in it
 
-    for _ in range(40):  # by keyboard: AT-SPI's action of a switch in a row does nothing
-        if focused():
-            break
-        app.key('Tab')
-        wait(focused, 1.5)
-    app.key('space')
+        def focused():
+            return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
+
+        for _ in range(40):  # by keyboard: AT-SPI's action of a switch in a row does nothing
+            if focused():
+                break
+            app.key('Tab')
+            wait(focused, 1.5)
+        app.key('space')
+
+    flip('Serve the Loaded Model')
     tap.ok(app.wait_for('label', 'On: programs may ask'), 'the switch turns it on', app.tree())
     status, text = ask('Hello', max_tokens=3)
     tap.ok(status == 200 and json.loads(text)['usage']['completion_tokens'] == 3, 'a program is answered', (status, text))
@@ -275,6 +279,15 @@ def api():
     tap.ok(got and got[0][0] == 503 and 'stopped' in got[0][1], 'Stop stops it', got)
     app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
     tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'a key that is removed is not asked for', app.tree())
+    tap.ok(not app.one('label', "Certificate for Other PCs' Programs"), 'no certificate is shown while there is no TLS', app.tree())
+    flip('Other PCs Too')
+    app.wait_for(BUTTON, lambda n: n.startswith('Copy the Key aq-'))
+    flip("Encrypt What Other PCs Send")
+    shown = app.wait_for('label', lambda n: n.endswith('/server.crt'))
+    tap.ok(shown and 'BEGIN CERTIFICATE' in open(shown.get_name(), encoding='ascii').read(), 'TLS for other PCs: its certificate is shown', app.tree())
+    tap.ok(wait(lambda: ask('Hello')[0] == 401), 'and a key was made', app.tree())
+    app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
+    tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'without a key the other PCs are shut out again', app.tree())
     t = threading.Thread(target=lambda: got.append(ask('Tell me all', n=4)))
     t.start()
     tap.ok(app.wait_for('label', lambda n: n.startswith('Python-urllib')), 'a request under way is listed', app.tree())
@@ -665,6 +678,117 @@ def asked():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
+def find():
+    """Search in one chat: in text, code, tables, folded thinking, and in messages that have no row yet."""
+    texts = []
+    for i in range(21):
+        texts += ['Question %d?' % i, 'The **Nile** is a river, number %d.' % i]
+    texts[1] = MARKDOWN
+    app = start_ready('--chats', stored(*texts))
+    app.choose_chat(1)
+    app.wait_for('label', 'The Nile is a river, number 20.')
+    app.key('Control+f')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Search this chat')
+    Atspi.EditableText.set_text_contents(entry, 'NILE is A river')
+    count = app.wait_for('label', '20 of 20')  # kept: a walk through all messages takes a while
+
+    def counts(text):
+        return wait(lambda: count.get_name() == text)
+
+    def look_for(text, told):
+        Atspi.EditableText.set_text_contents(entry, text)
+        return tap.ok(counts(told), '“%s” is there: %s' % (text, told), count.get_name())
+
+    def inside(name):
+        node = app.wait_for('label', name)
+        return wait(lambda: app.inside(node))
+
+    tap.ok(inside('The Nile is a river, number 20.'), 'the newest place is in view', driver.Later(app.tree))
+    app.key('Return')
+    tap.ok(counts('1 of 20') and inside('The Nile is a river, number 1.'), 'Enter goes on to the first one, which had no row', driver.Later(app.tree))
+    app.key('Shift+Return')
+    tap.ok(counts('20 of 20'), 'Shift+Enter goes back', count.get_name())
+    look_for('return "nile"', '1 of 1')
+    code = app.wait_for(('text', 'text box', 'entry'), 'Code')
+    tap.ok(wait(lambda: app.inside(code)), 'a place in code', driver.Later(app.tree))
+    look_for('6650', '1 of 1')
+    tap.ok(inside('6650'), 'in a table', driver.Later(app.tree))
+    look_for('step BY step', '1 of 1')
+    tap.ok(inside('Step by step.'), 'in thinking, which comes out', driver.Later(app.tree))
+    look_for('plugh', 'Not found')
+    app.key('Escape')
+    app.wait_gone(('text', 'entry', 'text box'), 'Search this chat')
+    tap.ok(wait(lambda: app.entry().get_state_set().contains(Atspi.StateType.FOCUSED)), 'Escape ends it, and the field to write in has the focus', driver.Later(app.tree))
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def folders():
+    """Folders: made, filled, renamed, deleted without their chats; there at the next start."""
+    app = start_ready('--chats', stored('What?', 'That.'))
+    app.wait_for('list item', 'Given')
+    app.chat_menu('Given', 'Move to Folder…')
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Or a new folder'), 'Rivers')
+    app.click(BUTTON, 'Move')
+    tap.ok(app.wait_for('list', 'Folders') and app.wait_for('list item', 'Rivers'), 'a chat is moved to a new folder', app.tree())
+    Atspi.Selection.select_child(app.wait_for('list', 'Folders'), 1)
+    tap.ok(wait(lambda: len(app.all('list item', under=app.one('list', 'Chats'))) == 1) and app.one('list item', 'Given'), 'the folder shows its chats alone', app.tree())
+    app.click(BUTTON, 'Menu of the folder “Rivers”')
+    app.click(BUTTON, 'Rename…')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Name of the folder')
+    Atspi.EditableText.set_text_contents(entry, 'Lakes')
+    app.click(BUTTON, 'Rename')
+    tap.ok(app.wait_for('list item', 'Lakes') and not app.one('list item', 'Rivers'), 'a folder is renamed', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    app = start_ready('--chats', os.path.join(HOME, 'given.sqlite'))
+    app.wait_for('list item', 'Lakes')
+    Atspi.Selection.select_child(app.wait_for('list', 'Folders'), 1)
+    tap.ok(wait(lambda: len(app.all('list item', under=app.one('list', 'Chats'))) == 1) and app.one('list item', 'Given'), 'it and its chat are there at the next start', app.tree())
+    app.key('Control+n')
+    app.ask(QUESTION)
+    app.finished(1)
+    tap.ok(wait(lambda: len(app.all('list item', under=app.one('list', 'Chats'))) == 2), 'a new chat is made in the folder that is shown', app.tree())
+    app.click(BUTTON, 'Menu of the folder “Lakes”')
+    app.click(BUTTON, 'Delete…')
+    app.click(BUTTON, 'Delete')
+    app.wait_gone('list', 'Folders')
+    tap.ok(wait(lambda: app.one('list item', 'Given') and app.one('list item', QUESTION)), 'a deleted folder leaves its chats', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def save_as(app, path):
+    """In GTK's own dialog: the whole path as the name of the file."""
+    name = app.wait_for(('text', 'entry', 'text box'), 'Name')
+    Atspi.EditableText.set_text_contents(name, path)
+    app.click(BUTTON, 'Save')
+
+
+def transfer():
+    """Export of one chat as Markdown and of all as JSON; import of that, and of a file that is none."""
+    if os.environ.get('AQ_SANITIZE'):
+        tap.skip('export and import', "GTK's file dialog leaks a little, which a leak check would take for ours")
+        return
+    app = start_ready('--chats', stored('What?', MARKDOWN))
+    app.wait_for('list item', 'Given')
+    app.chat_menu('Given', 'Export…')
+    path = os.path.join(HOME, 'one.md')
+    save_as(app, path)
+    tap.ok(app.wait_for('label', lambda n: n.startswith('1 chat was written to ')), 'a chat is exported', app.tree())
+    with open(path, encoding='utf-8') as f:
+        text = f.read()
+    tap.ok(text.startswith('# Given\n\n## Question\n\nWhat?\n\n## Answer\n\n# Rivers\n') and MARKDOWN in text, 'as Markdown', text)
+    app.click(BUTTON, 'Main Menu')
+    app.key('Escape')
+    app.activate('win.export-all')
+    path = os.path.join(HOME, 'all.json')
+    save_as(app, path)
+    wait(lambda: os.path.exists(path))
+    app.wait_for('label', lambda n: n.startswith('1 chat was written to ') and 'all.json' in n)
+    with open(path, encoding='utf-8') as f:
+        told = json.load(f)
+    tap.ok(told['format'] == 'aquifer-chats' and told['chats'][0]['messages'][1]['text'] == MARKDOWN, 'all are exported as JSON', told)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
 def locked():
     """While another program has the file of chats, the window says so, keeps the text, and saves it later."""
     import sqlite3  # pylint: disable=import-outside-toplevel
@@ -788,7 +912,57 @@ def pool():
         s.close()
 
 
-SCENARIOS = [pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, locked, translated]
+def welcome():
+    """The first start: what the app is and what it found; into a chat in one click, to a file, or past all of it; once."""
+    keep = {'GSETTINGS_BACKEND': 'keyfile'}
+    app = start(welcome=True, env=keep)
+    app.wait_for('label', 'Welcome to Aquifer')
+    with open('/proc/meminfo', encoding='ascii') as f:
+        gb = int(f.readline().split()[1]) * 1024 / 1e9
+    texts = [n.get_name() for n in app.all('label')]
+    tap.ok(any(re.search(r'\d+ threads?$', t) for t in texts), 'the processor is told', texts)
+    tap.ok(any(t.startswith('%.1f\xa0GB, of which ' % gb) for t in texts), 'the memory is told', texts)
+    tap.ok(any(t.endswith('this version computes on the processor alone') for t in texts), 'and that a graphics card is not used', texts)
+    outside = [n.get_name() for n in app.all(BUTTON) if not n.get_name()]
+    tap.ok(not outside, 'every control has a name', outside)
+    tap.ok(wait(app.focused) and app.tab_to(app.one(BUTTON, 'Skip')), 'all of it is reached by keyboard', app.tree())
+    app.click(BUTTON, 'Chat with the Guide')
+    app.wait_gone('label', 'Welcome to Aquifer')
+    app.wait_for('label', DEVICE)
+    app.ask(QUESTION)
+    tap.ok(app.one('label', 'Aquifer Guide') and app.answer_text(app.finished(1)), 'one click leads into a chat with the guide', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    app = start(welcome=True, env=keep)
+    app.wait_for('label', DEVICE)
+    tap.ok(not app.one('label', 'Welcome to Aquifer'), 'the next start does not show it again', app.tree())
+    app.close()
+    for name, leave in (('Skip', lambda: app.click(BUTTON, 'Skip')), ('Escape', lambda: app.key('Escape'))):
+        app = start('--size', '360x400', welcome=True)
+        app.wait_for('label', 'Welcome to Aquifer')
+        width = Atspi.Component.get_extents(app.root.get_child_at_index(0), Atspi.CoordType.WINDOW).width
+        wide = [n.get_name() for n in app.all(BUTTON + ('label',)) if Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW).x < -10 or
+                Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW).x + Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW).width > width]
+        tap.ok(not wide, 'nothing of it is cut off in a narrow window', wide)
+        leave()
+        app.wait_gone('label', 'Welcome to Aquifer')
+        app.wait_for('label', DEVICE)
+        tap.ok(app.entry(), '%s leads past it' % name)
+        tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    if not os.environ.get('AQ_SANITIZE'):  # as in keys()
+        app = start(welcome=True)
+        app.click(BUTTON, 'Open a Model File…')
+        tap.ok(wait(lambda: app.root.get_child_count() > 1), 'the other way leads to the file dialog', app.tree())
+        app.key('Escape')
+        wait(lambda: app.root.get_child_count() == 1)
+        app.close()
+    app = start('--ask', QUESTION, welcome=True)
+    app.finished(1)
+    tap.ok(not app.one('label', 'Welcome to Aquifer'), 'who starts with a question is not held up')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+SCENARIOS = [welcome, pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, locked, translated, find, folders, transfer]
 
 
 def main():

@@ -436,7 +436,8 @@ typedef struct aq_usage {
 } aq_usage;
 typedef struct aq_event {
     uint32_t kind, n_bytes, n_top;
-    uint32_t call; /* CALL_START, CALL_ARGS: number of the call in this answer, from 0 */
+    uint32_t call; /* CALL_START, CALL_ARGS: number of the call in this answer, from 0; DONE: of the
+                    * stop string that ended it, from 1, or 0 */
     int32_t tok;   /* TEXT, REASONING, CALL_*: the last token it holds, -1 if none */
     int32_t rc;    /* DONE: AQ_DONE_*; ERROR: -AQ_E_* */
     const char *
