@@ -151,8 +151,10 @@ static void answer_and_close(aq_xchg *x, const aq_fault *f, bool anthropic)
         g_free(l);
         return;
     }
-    if (all.rc >= 0 && send(l->fd, all.b.p, all.b.n, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        aq_log(AQ_LOG_DEBUG, "api", "early answer lost errno=%d", errno);
+    GOutputStream *out = g_io_stream_get_output_stream(l->stream);
+    if (all.rc >= 0 && g_pollable_output_stream_write_nonblocking(G_POLLABLE_OUTPUT_STREAM(out),
+                                                                  all.b.p, all.b.n, NULL, NULL) < 0)
+        aq_log(AQ_LOG_DEBUG, "api", "early answer lost");
     shutdown(l->fd, SHUT_WR);
     l->api->n_linger++;
     l->in = g_unix_fd_source_new(l->fd, G_IO_IN);

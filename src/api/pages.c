@@ -421,7 +421,7 @@ static gboolean page_done(gpointer user)
 static void page_run(aq_work *w)
 {
     page *p = (page *)w;
-    aq_ask a = {0};
+    aq_ask a = {.replay = p->api->replay};
     gsize n = 0;
     const char *body = g_bytes_get_data(p->body, &n);
 

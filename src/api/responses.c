@@ -174,6 +174,8 @@ static int put_tools(const aq_ask *a, const aq_json *list, aq_jw *out, uint32_t 
         const char *type = aq_json_str(t, "type"), *name = aq_json_str(t, "name");
         const aq_json *schema = aq_json_get(t, "parameters"), *inner = aq_json_get(t, "tools");
         bool custom = type && !strcmp(type, "custom");
+        if (t->kind != AQ_JSON_OBJ)
+            return aq_fault_field(f, "tools", "'tools' has one that is no object");
         if (type && !strcmp(type, "namespace") && inner && inner->kind == AQ_JSON_ARR && !depth) {
             int rc = put_tools(a, inner, out, 1, named, f);
             if (rc < 0)
@@ -322,7 +324,7 @@ static int refuse_stored(const aq_ask *a, aq_fault *f)
 
 static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
 {
-    __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {0};
+    __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {.replay = a->replay};
     const aq_json *think = NULL;
     int rc = aq_ask_begin(a, body, n, f);
 
