@@ -19,6 +19,7 @@
 #include "api-priv.h"
 
 #define BACKLOG 1024
+#define SEND_BYTES (512 << 10) /* that the system keeps for a client; it would take 4 MiB and more */
 #define AGAIN_MS 100u /* after an accept that failed for want of descriptors or memory */
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -148,7 +149,7 @@ static GIOStream *wrap(aq_api *api, GSocketConnection *stream, GSocketAddress *l
 
 static void take(aq_api *api, int fd)
 {
-    int on = 1;
+    int on = 1, unsent_bytes = SEND_BYTES;
     GSocket *socket = g_socket_new_from_fd(fd, NULL);
 
     if (!socket) {
@@ -156,6 +157,7 @@ static void take(aq_api *api, int fd)
         return;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &unsent_bytes, sizeof unsent_bytes);
     GSocketAddress *local = g_socket_get_local_address(socket, NULL);
     GSocketAddress *remote = g_socket_get_remote_address(socket, NULL);
     GSocketConnection *stream = g_socket_connection_factory_create_connection(socket);

@@ -8,6 +8,7 @@
 #include <glib/gi18n.h>
 
 #include "aq-engine-host.h"
+#include "aq-loop-meter.h"
 #include "aq-model-library.h"
 #include "aq-paths.h"
 #include "aq-shortcuts.h"
@@ -129,6 +130,14 @@ static void new_chat_action(GSimpleAction *action, GVariant *parameter, gpointer
 {
     if (window_of(user))
         aq_window_new_chat(window_of(user));
+}
+
+/* Of a notification. */
+static void show_chat_action(GSimpleAction *action, GVariant *parameter, gpointer user)
+{
+    g_application_activate(G_APPLICATION(user));
+    if (window_of(user))
+        aq_window_show_chat(window_of(user), g_variant_get_int64(parameter));
 }
 
 static void shortcuts_action(GSimpleAction *action, GVariant *parameter, gpointer user)
@@ -369,6 +378,8 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
     if (made &&
         (g_strcmp0(page, "welcome") == 0 || (!no_welcome && aq_welcome_due(self->settings))))
         welcome(self);
+    if (made)
+        aq_loop_meter_watch(GTK_WIDGET(window));
     if (page && made) {
         g_autofree char *file = path_of(line, shot_file);
         aq_shot_start(window, self->host, page, file, ask, chats != NULL, &self->status);
@@ -380,7 +391,7 @@ static void aq_application_startup(GApplication *app)
 {
     static const GActionEntry actions[] = {
         {"new-chat", new_chat_action}, {"open", open_action}, {"shortcuts", shortcuts_action},
-        {"about", about_action},       {"quit", quit_action},
+        {"about", about_action},       {"quit", quit_action}, {"show-chat", show_chat_action, "x"},
     };
     AqApplication *self = AQ_APPLICATION(app);
     G_APPLICATION_CLASS(aq_application_parent_class)->startup(app);

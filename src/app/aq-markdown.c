@@ -94,6 +94,33 @@ char *aq_md_escape(const char *text, gsize n)
     return g_string_free(s, FALSE);
 }
 
+char *aq_md_unmark(const char *markup)
+{
+    static const struct {
+        const char *name;
+        char c;
+    } names[] = {{"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}, {"&quot;", '"'}, {"&#39;", '\''}};
+    char *text = g_malloc(strlen(markup) + 1), *to = text;
+    for (const char *p = markup; *p;) {
+        const char *end = *p == '<' ? strchr(p, '>') : NULL;
+        gsize k = 0;
+        if (end) {
+            p = end + 1;
+            continue;
+        }
+        while (*p == '&' && k < G_N_ELEMENTS(names) && !g_str_has_prefix(p, names[k].name))
+            k++;
+        if (*p == '&' && k < G_N_ELEMENTS(names)) {
+            *to++ = names[k].c;
+            p += strlen(names[k].name);
+        } else {
+            *to++ = *p++;
+        }
+    }
+    *to = 0;
+    return text;
+}
+
 gboolean aq_md_link_allowed(const char *uri)
 {
     return (g_ascii_strncasecmp(uri, "http://", 7) == 0 && uri[7]) ||
