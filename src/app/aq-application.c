@@ -264,6 +264,8 @@ static const GOptionEntry options[] = {
     {"shot", 0, 0, G_OPTION_ARG_STRING, NULL,
      N_("Make a picture of a page (chat, models, pool, api or welcome) and end"), N_("PAGE")},
     {"shot-file", 0, 0, G_OPTION_ARG_FILENAME, NULL, N_("File for the picture"), N_("FILE")},
+    {"shot-look", 0, 0, G_OPTION_ARG_STRING, NULL,
+     N_("How the picture looks: dark, rtl, large, with commas between"), N_("LOOK")},
     {"size", 0, 0, G_OPTION_ARG_STRING, NULL, N_("Size of the window in this run"),
      N_("WIDTHxHEIGHT")},
     {"no-welcome", 0, 0, G_OPTION_ARG_NONE, NULL, N_("Start without the page of the first start"),
@@ -312,6 +314,8 @@ static int aq_application_handle_local_options(GApplication *app, GVariantDict *
         /* A picture is of a window of its own, not of one that is open already. */
         g_application_set_flags(app, g_application_get_flags(app) | G_APPLICATION_NON_UNIQUE);
     }
+    if (g_variant_dict_lookup(dict, "shot-look", "&s", &text) && !aq_shot_look_known(text))
+        return usage_error(_("--shot-look takes dark, rtl and large, with commas between"));
     if (g_variant_dict_lookup(dict, "temp", "&s", &text) && !parse_temperature(text, &temperature))
         return usage_error(_("--temp takes a number from 0 to 2"));
     if (g_variant_dict_lookup(dict, "size", "&s", &text) &&
@@ -333,7 +337,7 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
     AqApplication *self = AQ_APPLICATION(app);
     GVariantDict *dict = g_application_command_line_get_options_dict(line);
     const char *model = NULL, *ask = NULL, *page = NULL, *shot_file = NULL, *size = NULL,
-               *temp = NULL, *chats = NULL;
+               *temp = NULL, *chats = NULL, *look = NULL;
     g_autofree const char **rest = NULL;
     gboolean made;
 
@@ -352,6 +356,8 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
         g_free(self->chats_file);
         self->chats_file = path_of(line, chats);
     }
+    if (page && g_variant_dict_lookup(dict, "shot-look", "&s", &look))
+        aq_shot_set_look(look);
     /* A picture neither shows the user's chats nor adds to them. */
     AqWindow *window = present(self, page == NULL, &made);
     if (size) {

@@ -68,6 +68,8 @@ static void update(AqChatView *self)
 
 static void on_drafted(AqChatView *self)
 {
+    if (!self->chat)
+        return; /* the view goes, and what was being written is kept */
     aq_context_meter_set_draft(AQ_CONTEXT_METER(self->meter), aq_chat_get_draft(self->chat));
 }
 

@@ -9,12 +9,14 @@
 #include "aq-code-block.h"
 #include "aq-find-mark.h"
 #include "aq-markdown.h"
+#include "aq-message.h"
 
 /* What one call may make, in bytes of text to be laid out; a widget counts like so many. */
 #define FRAME_COST 5000
 #define LABEL_COST 400
 #define CODE_COST 2500
 #define INDENT_PX 24
+#define PLAIN_PART_BLOCKS 8 /* of text that is not Markdown, looked at in one go */
 /* Blocks that are shown until more are asked for: a widget costs a kilobyte or ten, and a model can write "- a" a hundred thousand times. */
 #define BLOCKS_PAGE 250
 #define CELL_CHARS 40 /* a longer cell of a table wraps */
@@ -308,6 +310,14 @@ static gboolean show_part(AqMarkdownView *self, GPtrArray *blocks, guint *cost)
     return TRUE;
 }
 
+static gsize plain_part_end(const char *text, gsize n, gsize from)
+{
+    gsize end = from;
+    for (guint i = 0; i < PLAIN_PART_BLOCKS && end < n; i++)
+        end = aq_text_block_end(text, n, end);
+    return end;
+}
+
 static void free_block(gpointer block)
 {
     if (block)
@@ -330,9 +340,10 @@ gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n
     self->running = running;
     self->complete = FALSE;
     while (self->part_from < n) {
-        gsize end = self->plain ? n : aq_md_part_end(text, n, self->part_from, self->fence);
+        gsize end = self->plain ? plain_part_end(text, n, self->part_from)
+                                : aq_md_part_end(text, n, self->part_from, self->fence);
         g_autoptr(GPtrArray) blocks =
-            self->plain ? aq_md_plain(text, n)
+            self->plain ? aq_md_plain(text + self->part_from, end - self->part_from)
                         : aq_md_parse(text + self->part_from, end - self->part_from, self->fence,
                                       running && end == n);
         g_ptr_array_set_free_func(blocks, free_block);
@@ -343,7 +354,8 @@ gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n
         }
         if (end == n)
             break;
-        char *fence = aq_md_part_fence(text, self->part_from, end, self->fence);
+        char *fence =
+            self->plain ? NULL : aq_md_part_fence(text, self->part_from, end, self->fence);
         g_free(self->fence);
         self->fence = fence;
         self->part_first = self->shown->len;

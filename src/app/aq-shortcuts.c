@@ -23,6 +23,7 @@ static const Shortcut chat_keys[] = {
     {"win.next-chat", "<Control>Page_Down", N_("Next chat")},
     {"win.previous-chat", "<Control>Page_Up", N_("Previous chat")},
     {"win.export-chat", "<Shift><Control>e", N_("Export the chat")},
+    {"win.import", "<Shift><Control>o", N_("Import chats")},
     {NULL, "<Control>e", N_("Edit the last question")},
     {NULL, "<Control>r", N_("Ask again")},
     {NULL, "<Shift><Control>c", N_("Copy the last answer")},

@@ -135,6 +135,8 @@ static void put_message(JsonBuilder *b, const AqStoreMessage *m, GHashTable *num
                m->state == AQ_MESSAGE_FULL   ? "full"
                : m->state == AQ_MESSAGE_DONE ? NULL
                                              : "stopped");
+    if (m->files && m->files->len)
+        put_files(b, m->files);
     json_builder_end_object(b);
 }
 
@@ -254,6 +256,21 @@ static int too_many(aq_err *err)
 
 /* ---- our own -------------------------------------------------------------------------------- */
 
+/* Of a message, or NULL. */
+static GPtrArray *read_files(JsonArray *array)
+{
+    guint n = array ? MIN(json_array_get_length(array), AQ_FILES_MAX) : 0;
+    GPtrArray *files = n ? g_ptr_array_new_with_free_func(g_object_unref) : NULL;
+    for (guint i = 0; i < n; i++) {
+        JsonObject *o = aq_element_object(array, i);
+        const char *name = o ? aq_member_string(o, "name") : NULL,
+                   *text = o ? aq_member_string(o, "text") : NULL;
+        if (name)
+            g_ptr_array_add(files, aq_file_new(name, text ? text : "", text ? strlen(text) : 0));
+    }
+    return files;
+}
+
 static int read_own_messages(Read *r, AqChatCopy *copy, JsonArray *messages, aq_err *err)
 {
     guint n = json_array_get_length(messages);
@@ -276,6 +293,7 @@ static int read_own_messages(Read *r, AqChatCopy *copy, JsonArray *messages, aq_
                                                       : AQ_MESSAGE_DONE;
         m->thinking = g_strdup(aq_member_string(o, "thinking"));
         m->model = g_strdup(aq_member_string(o, "model"));
+        m->files = read_files(aq_member_array(o, "files"));
         gint64 created_us = time_of(aq_member_string(o, "created"));
         if (created_us > 0)
             m->created_us = created_us;

@@ -61,8 +61,8 @@ static inline void aq_cpu_share(const aq_cpu *c, aq_pool_fn fn, void *ctx, uint3
 }
 
 /* Rows shorter than this meet their weights as f32: so few values average little of the rounding
- * away, and there are few of them. */
-#define AQ_CPU_ROUND_MIN 128u
+ * away, and there are few of them. No K or IQ type has shorter rows. */
+#define AQ_CPU_ROUND_MIN 256u
 /** Input rows of k values for this layout are rounded to 8 bits. */
 static inline bool aq_cpu_rounds(const aq_rt *rt, int layout, uint32_t k)
 {

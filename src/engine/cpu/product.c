@@ -123,6 +123,7 @@ typedef struct product {
     const aq_row_in *low; /* what rounding left of the rows, or NULL: added to their results */
     const uint32_t *in_at, *out_at;
     const float *w;
+    float fac; /* of all results */
     float *y;
     size_t stride;
 } product;
@@ -137,6 +138,7 @@ static product product_of(const aq_cpu *c, const aq_mat *m, uint32_t mat)
                      .lanes = lanes,
                      .k = m->cols,
                      .rows = m->rows,
+                     .fac = aq_mat_fac(m, mat),
                      .n_tile = (m->rows + lanes - 1) / lanes};
 }
 
@@ -145,9 +147,10 @@ static void put_row(const product *p, uint32_t t, uint32_t r, float *y)
 {
     uint32_t n_out = AQ_MIN(p->rows - t * p->lanes, p->lanes);
     size_t at = p->out_at ? p->out_at[r] : r;
-    if (p->w)
+    float by = p->fac * (p->w ? p->w[at] : 1);
+    if (by != 1)
         for (uint32_t j = 0; j < n_out; j++)
-            y[j] *= p->w[at];
+            y[j] *= by;
     memcpy(p->y + at * p->stride + t * p->lanes, y, n_out * sizeof(float));
 }
 
@@ -363,6 +366,7 @@ static void exp_piece(void *ctx, uint32_t piece, uint32_t worker)
     uint32_t t0 = piece % j->pieces * j->tiles, r0 = c->first[e];
     product p = j->p[m];
     p.tile += e * aq_mat_tiles_bytes(j->mat[m], p.lanes);
+    p.fac = aq_mat_fac(j->mat[m], e);
     p.n = c->first[e + 1] - r0;
     if (p.in_at) { /* gate, up: rows of the window to places in order */
         p.in_at += r0;
