@@ -264,8 +264,9 @@ def user(src, runtime, bundle, home):
             tap.ok(wait(opened), 'a model is opened through the file portal and read by position', driver.Later(app.tree))
         tap.ok(app.close() == 0, 'closing ends it with 0', app.messages())
 
-        tap.ok(os.path.exists(os.path.join(var, 'data', 'aquifer', 'chats.sqlite')) and glob.glob(os.path.join(var, '.local', 'state', 'aquifer', 'pool', '*')),
-               'chats and identity lie in its own folder', subprocess.run(['find', var], stdout=subprocess.PIPE, text=True, check=False).stdout)
+        tap.ok(all(os.path.exists(os.path.join(var, *p)) for p in (('data', 'aquifer', 'chats.sqlite'), ('.local', 'state', 'aquifer', 'pool', 'mode'),
+                                                                   ('config', 'glib-2.0', 'settings', 'keyfile'))),
+               'chats, identity and settings lie where the README says', subprocess.run(['find', var], stdout=subprocess.PIPE, text=True, check=False).stdout)
         app = start(welcome=True)
         app.wait_for('label', lambda n: n.startswith('CPU ('))
         if portal:
