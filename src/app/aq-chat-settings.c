@@ -2,8 +2,9 @@
 /* What a chat is asked with, and its JSON: one flat object, size and depth limited before it is parsed. */
 #include "aq-chat-settings.h"
 
-#include <json-glib/json-glib.h>
 #include <string.h>
+
+#include "aq-json-read.h"
 
 #define JSON_MAX_BYTES (1u << 20)
 #define DEPTH_MAX 4
@@ -24,6 +25,7 @@ static const Number numbers[] = {
 #define TOP_K 40
 #define TOP_K_MAX 1000
 #define TOK_MAX (1u << 20)
+#define CTX_MAX (1u << 24)
 
 void aq_chat_settings_init(AqChatSettings *self, double temperature)
 {
@@ -55,6 +57,8 @@ char *aq_chat_settings_to_json(const AqChatSettings *self, double temperature)
         json_object_set_int_member(object, "top_k", self->top_k);
     if (self->max_tok)
         json_object_set_int_member(object, "max_tok", self->max_tok);
+    if (self->n_ctx)
+        json_object_set_int_member(object, "n_ctx", self->n_ctx);
     if (self->no_thinking)
         json_object_set_boolean_member(object, "no_thinking", TRUE);
     if (!json_object_get_size(object))
@@ -64,67 +68,51 @@ char *aq_chat_settings_to_json(const AqChatSettings *self, double temperature)
     return json_to_string(root, FALSE);
 }
 
-/* The member if it is a value of its own, not an array or object. */
-static JsonNode *value_of(JsonObject *object, const char *name)
+JsonObject *aq_chat_settings_to_object(const AqChatSettings *self)
 {
-    JsonNode *node = json_object_get_member(object, name);
-    return node && JSON_NODE_HOLDS_VALUE(node) ? node : NULL;
+    JsonObject *object = json_object_new();
+    json_object_set_string_member(object, "system", self->system ? self->system : "");
+    for (gsize i = 0; i < G_N_ELEMENTS(numbers); i++)
+        json_object_set_double_member(object, numbers[i].name,
+                                      G_STRUCT_MEMBER(double, self, numbers[i].offset));
+    json_object_set_int_member(object, "top_k", self->top_k);
+    json_object_set_int_member(object, "max_tok", self->max_tok);
+    json_object_set_boolean_member(object, "no_thinking", self->no_thinking);
+    return object;
 }
 
-static double number_of(JsonNode *node)
+/* A whole number in its range, or what is there already. */
+static void take_count(JsonObject *object, const char *name, guint max, guint *ret)
 {
-    GType type = json_node_get_value_type(node);
-    return type == G_TYPE_DOUBLE || type == G_TYPE_INT64 ? json_node_get_double(node) : -1;
+    double value = aq_member_double(object, name, -1);
+    if (value >= 0 && value <= max)
+        *ret = (guint)value;
 }
 
-/* json-glib recurses once for each level: text that nests deeper than ours is not given to it. */
-static gboolean is_flat(const char *json)
+void aq_chat_settings_from_object(AqChatSettings *self, JsonObject *object, double temperature)
 {
-    gsize depth = 0;
-    gboolean quoted = FALSE;
-    for (const char *p = json; *p; p++) {
-        if (quoted) {
-            if (*p == '\\' && p[1])
-                p++;
-            else if (*p == '"')
-                quoted = FALSE;
-        } else if (*p == '"') {
-            quoted = TRUE;
-        } else if (*p == '{' || *p == '[') {
-            if (++depth > DEPTH_MAX)
-                return FALSE;
-        } else if ((*p == '}' || *p == ']') && depth) {
-            depth--;
-        }
+    aq_chat_settings_init(self, temperature);
+    const char *system = aq_member_string(object, "system");
+    self->system = system && *system ? g_strdup(system) : NULL;
+    for (gsize i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        double value = aq_member_double(object, numbers[i].name, -1);
+        if (value >= numbers[i].min && value <= numbers[i].max)
+            G_STRUCT_MEMBER(double, self, numbers[i].offset) = value;
     }
-    return TRUE;
+    take_count(object, "top_k", TOP_K_MAX, &self->top_k);
+    take_count(object, "max_tok", TOK_MAX, &self->max_tok);
+    take_count(object, "n_ctx", CTX_MAX, &self->n_ctx);
+    JsonNode *node = json_object_get_member(object, "no_thinking");
+    if (node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_BOOLEAN)
+        self->no_thinking = json_node_get_boolean(node);
 }
 
 void aq_chat_settings_from_json(AqChatSettings *self, const char *json, double temperature)
 {
-    g_autoptr(JsonParser) parser = json_parser_new_immutable();
+    g_autoptr(JsonNode) root = NULL;
     aq_chat_settings_init(self, temperature);
-    if (!json || strlen(json) > JSON_MAX_BYTES || !is_flat(json) ||
-        !json_parser_load_from_data(parser, json, -1, NULL))
+    if (!json || aq_json_read(json, strlen(json), JSON_MAX_BYTES, DEPTH_MAX, &root, NULL) < 0 ||
+        !JSON_NODE_HOLDS_OBJECT(root))
         return;
-    JsonNode *root = json_parser_get_root(parser), *node;
-    if (!root || !JSON_NODE_HOLDS_OBJECT(root))
-        return;
-    JsonObject *object = json_node_get_object(root);
-    if ((node = value_of(object, "system")) && json_node_get_value_type(node) == G_TYPE_STRING)
-        self->system = json_node_dup_string(node);
-    for (gsize i = 0; i < G_N_ELEMENTS(numbers); i++) {
-        if (!(node = value_of(object, numbers[i].name)))
-            continue;
-        double value = number_of(node);
-        if (value >= numbers[i].min && value <= numbers[i].max)
-            G_STRUCT_MEMBER(double, self, numbers[i].offset) = value;
-    }
-    if ((node = value_of(object, "top_k")) && number_of(node) >= 0 && number_of(node) <= TOP_K_MAX)
-        self->top_k = (guint)number_of(node);
-    if ((node = value_of(object, "max_tok")) && number_of(node) >= 0 && number_of(node) <= TOK_MAX)
-        self->max_tok = (guint)number_of(node);
-    if ((node = value_of(object, "no_thinking")) &&
-        json_node_get_value_type(node) == G_TYPE_BOOLEAN)
-        self->no_thinking = json_node_get_boolean(node);
+    aq_chat_settings_from_object(self, json_node_get_object(root), temperature);
 }

@@ -18,19 +18,20 @@ struct _AqChat {
     AqChatStore *store;   /* or NULL */
     GPtrArray *all;       /* every message, by ascending number */
     GListStore *messages; /* the branch in view */
-    AqReply *reply;       /* under way, or NULL */
-    AqMessage *answer;    /* that it writes */
+    GListStore *draft_files;
+    AqReply *reply;    /* under way, or NULL */
+    AqMessage *answer; /* that it writes */
     guint flush_timer;
     char *title; /* NULL until something was asked */
     gint64 id, leaf, created_us, changed_us;
-    gboolean loaded, loading, deleted;
+    gboolean loaded, loading, deleted, unread;
     char *folder, *draft;
     double temperature; /* of chats that have none of their own */
     char *settings_json;
     AqChatSettings settings;
 };
 
-enum { PROP_TITLE = 1, PROP_BUSY, PROP_EMPTY, PROP_LOADED, N_PROPS };
+enum { PROP_TITLE = 1, PROP_BUSY, PROP_EMPTY, PROP_LOADED, PROP_FOLDER, PROP_UNREAD, N_PROPS };
 static GParamSpec *props[N_PROPS];
 static guint signal_changed;
 
@@ -91,11 +92,32 @@ void aq_chat_drop(AqChat *self)
         aq_chat_store_drop_chat(self->store, self->id);
 }
 
+static GPtrArray *draft_files(AqChat *self)
+{
+    guint n = g_list_model_get_n_items(G_LIST_MODEL(self->draft_files));
+    GPtrArray *files = g_ptr_array_new_with_free_func(g_object_unref);
+    for (guint i = 0; i < n; i++)
+        g_ptr_array_add(files, g_list_model_get_item(G_LIST_MODEL(self->draft_files), i));
+    return files;
+}
+
+static void put_draft_files(AqChat *self)
+{
+    if (!self->store)
+        return;
+    g_autoptr(GPtrArray) files = draft_files(self);
+    put_chat(self); /* a chat that nothing was asked in yet may not be there */
+    aq_chat_store_put_draft_files(self->store, self->id, files);
+}
+
 void aq_chat_put_all(AqChat *self)
 {
-    if (!self->loaded || !self->leaf)
+    gboolean files = g_list_model_get_n_items(G_LIST_MODEL(self->draft_files)) > 0;
+    if (!self->loaded || (!self->leaf && !self->draft && !files))
         return;
     put_chat(self);
+    if (files)
+        put_draft_files(self);
     for (guint i = 0; i < self->all->len; i++)
         put_message(self, self->all->pdata[i]);
 }
@@ -168,6 +190,17 @@ static void forget_message(AqChat *self, AqMessage *message)
     g_ptr_array_remove(self->all, message);
 }
 
+/* Those of a draft that is there already are newer. */
+static void draft_files_read(GPtrArray *list, GObject *user)
+{
+    AqChat *self = AQ_CHAT(user);
+    if (!list)
+        return;
+    if (!g_list_model_get_n_items(G_LIST_MODEL(self->draft_files)))
+        g_list_store_splice(self->draft_files, 0, 0, list->pdata, list->len);
+    g_ptr_array_unref(list);
+}
+
 static void messages_read(GPtrArray *list, GObject *user)
 {
     AqChat *self = AQ_CHAT(user);
@@ -191,6 +224,7 @@ void aq_chat_load(AqChat *self)
     if (self->loaded || self->loading)
         return;
     self->loading = TRUE;
+    aq_chat_store_draft_files(self->store, self->id, draft_files_read, G_OBJECT(self));
     aq_chat_store_messages(self->store, self->id, messages_read, G_OBJECT(self));
 }
 
@@ -223,6 +257,33 @@ void aq_chat_set_title(AqChat *self, const char *title)
         return;
     put_chat(self);
     g_object_notify_by_pspec(G_OBJECT(self), props[PROP_TITLE]);
+}
+
+const char *aq_chat_get_folder(AqChat *self)
+{
+    return self->folder;
+}
+
+void aq_chat_set_folder(AqChat *self, const char *folder)
+{
+    if (!g_set_str(&self->folder, folder))
+        return;
+    if (self->leaf)
+        put_chat(self);
+    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_FOLDER]);
+}
+
+gboolean aq_chat_get_unread(AqChat *self)
+{
+    return self->unread;
+}
+
+void aq_chat_set_unread(AqChat *self, gboolean unread)
+{
+    if (self->unread == unread)
+        return;
+    self->unread = unread;
+    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_UNREAD]);
 }
 
 gboolean aq_chat_get_busy(AqChat *self)
@@ -295,12 +356,43 @@ void aq_chat_set_draft(AqChat *self, const char *draft)
         put_chat(self);
 }
 
-char *aq_chat_to_json(AqChat *self, guint n)
+GListModel *aq_chat_get_draft_files(AqChat *self)
+{
+    return G_LIST_MODEL(self->draft_files);
+}
+
+gboolean aq_chat_add_draft_file(AqChat *self, AqFile *file)
+{
+    if (g_list_model_get_n_items(G_LIST_MODEL(self->draft_files)) >= AQ_FILES_MAX)
+        return FALSE;
+    g_list_store_append(self->draft_files, file);
+    put_draft_files(self);
+    return TRUE;
+}
+
+void aq_chat_remove_draft_file(AqChat *self, AqFile *file)
+{
+    guint at;
+    if (!g_list_store_find(self->draft_files, file, &at))
+        return;
+    g_list_store_remove(self->draft_files, at);
+    put_draft_files(self);
+}
+
+static gboolean put_message_json(aq_bytes *out, gboolean user, GPtrArray *files, const char *text)
+{
+    g_autofree char *all = files ? aq_files_to_prompt(files, text) : NULL;
+    const char *content = all ? all : text;
+    return aq_bytes_putf(out, "{\"role\":\"%s\",\"content\":", user ? "user" : "assistant") >= 0 &&
+           aq_json_quote(out, content, strlen(content)) >= 0 && aq_bytes_puts(out, "}") >= 0;
+}
+
+char *aq_chat_to_json(AqChat *self, guint n, const char *draft)
 {
     AQ_AUTO(aq_bytes_clear) aq_bytes out = {0};
     gboolean ok = aq_bytes_puts(&out, "[") >= 0, first = TRUE;
     const char *system = self->settings.system;
-    if (ok && n && system && *system) {
+    if (ok && (n || draft) && system && *system) {
         ok = aq_bytes_puts(&out, "{\"role\":\"system\",\"content\":") >= 0 &&
              aq_json_quote(&out, system, strlen(system)) >= 0 && aq_bytes_puts(&out, "}") >= 0;
         first = FALSE;
@@ -312,10 +404,14 @@ char *aq_chat_to_json(AqChat *self, guint n)
         const char *text = aq_message_get_text(m, &n_text);
         if (!user && (aq_message_get_state(m) == AQ_MESSAGE_FAILED || !n_text))
             continue;
-        ok = aq_bytes_putf(&out, "%s{\"role\":\"%s\",\"content\":", first ? "" : ",",
-                           user ? "user" : "assistant") >= 0 &&
-             aq_json_quote(&out, text, n_text) >= 0 && aq_bytes_puts(&out, "}") >= 0;
+        ok = aq_bytes_puts(&out, first ? "" : ",") >= 0 &&
+             put_message_json(&out, user, aq_message_get_files(m), text);
         first = FALSE;
+    }
+    if (ok && draft) {
+        g_autoptr(GPtrArray) files = draft_files(self);
+        ok = aq_bytes_puts(&out, first ? "" : ",") >= 0 &&
+             put_message_json(&out, TRUE, files->len ? files : NULL, draft);
     }
     ok = ok && aq_bytes_puts(&out, "]") >= 0;
     return ok ? g_strndup((const char *)out.p, out.n) : NULL;
@@ -388,7 +484,7 @@ static gboolean ask(AqChat *self)
 {
     g_autoptr(AqEngineSlot) slot = aq_engine_host_ref_slot(self->host);
     g_autofree char *json =
-        aq_chat_to_json(self, g_list_model_get_n_items(G_LIST_MODEL(self->messages)));
+        aq_chat_to_json(self, g_list_model_get_n_items(G_LIST_MODEL(self->messages)), NULL);
     g_autoptr(AqMessage) answer = aq_message_new(AQ_MESSAGE_ASSISTANT, NULL);
 
     aq_message_set_model(answer, aq_engine_host_get_model_name(self->host));
@@ -407,15 +503,21 @@ gboolean aq_chat_send(AqChat *self, const char *text)
     if (self->reply || !self->loaded || !aq_engine_host_can_answer(self->host))
         return FALSE;
     g_autofree char *clean = g_strstrip(g_strdup(text));
-    if (!*clean)
+    g_autoptr(GPtrArray) files = draft_files(self);
+    if (!*clean && !files->len)
         return FALSE;
     g_autoptr(AqMessage) question = aq_message_new(AQ_MESSAGE_USER, clean);
+    aq_message_set_files(question, files);
     if (!self->title) {
-        self->title = aq_format_title(clean);
+        self->title = aq_format_title(*clean ? clean : aq_file_get_name(files->pdata[0]));
         g_object_notify_by_pspec(G_OBJECT(self), props[PROP_TITLE]);
     }
     touch(self);
     add_message(self, question, self->leaf);
+    if (files->len) {
+        g_list_store_remove_all(self->draft_files);
+        put_draft_files(self);
+    }
     ask(self);
     return TRUE;
 }
@@ -440,10 +542,12 @@ gboolean aq_chat_edit(AqChat *self, AqMessage *question, const char *text)
 {
     g_return_val_if_fail(AQ_IS_CHAT(self) && AQ_IS_MESSAGE(question) && text, FALSE);
     g_autofree char *clean = g_strstrip(g_strdup(text));
-    if (self->reply || !aq_engine_host_can_answer(self->host) || !*clean ||
+    GPtrArray *files = aq_message_get_files(question);
+    if (self->reply || !aq_engine_host_can_answer(self->host) || (!*clean && !files) ||
         aq_message_get_role(question) != AQ_MESSAGE_USER)
         return FALSE;
     g_autoptr(AqMessage) another = aq_message_new(AQ_MESSAGE_USER, clean);
+    aq_message_set_files(another, files);
     touch(self);
     add_message(self, another, aq_message_get_parent(question));
     ask(self);
@@ -469,7 +573,7 @@ gboolean aq_chat_continue(AqChat *self)
         return FALSE;
     guint n = g_list_model_get_n_items(G_LIST_MODEL(self->messages));
     g_autoptr(AqEngineSlot) slot = aq_engine_host_ref_slot(self->host);
-    g_autofree char *json = aq_chat_to_json(self, n - 1);
+    g_autofree char *json = aq_chat_to_json(self, n - 1, NULL);
     AqMessage *last = last_message(self);
     if (!slot || !json)
         return FALSE;
@@ -586,6 +690,12 @@ static void aq_chat_get_property(GObject *object, guint id, GValue *value, GPara
     case PROP_LOADED:
         g_value_set_boolean(value, self->loaded);
         break;
+    case PROP_FOLDER:
+        g_value_set_string(value, self->folder);
+        break;
+    case PROP_UNREAD:
+        g_value_set_boolean(value, self->unread);
+        break;
     default:
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, pspec);
     }
@@ -598,6 +708,7 @@ static void aq_chat_dispose(GObject *object)
     g_clear_handle_id(&self->flush_timer, g_source_remove);
     g_clear_object(&self->answer);
     g_clear_object(&self->messages);
+    g_clear_object(&self->draft_files);
     g_clear_pointer(&self->all, g_ptr_array_unref);
     g_clear_object(&self->store);
     g_clear_object(&self->host);
@@ -619,6 +730,8 @@ static void aq_chat_class_init(AqChatClass *klass)
     props[PROP_BUSY] = g_param_spec_boolean("busy", NULL, NULL, FALSE, flags);
     props[PROP_EMPTY] = g_param_spec_boolean("empty", NULL, NULL, TRUE, flags);
     props[PROP_LOADED] = g_param_spec_boolean("loaded", NULL, NULL, FALSE, flags);
+    props[PROP_FOLDER] = g_param_spec_string("folder", NULL, NULL, NULL, flags);
+    props[PROP_UNREAD] = g_param_spec_boolean("unread", NULL, NULL, FALSE, flags);
     g_object_class_install_properties(object_class, N_PROPS, props);
     signal_changed = g_signal_new("changed", G_TYPE_FROM_CLASS(klass), G_SIGNAL_RUN_LAST, 0, NULL,
                                   NULL, NULL, G_TYPE_NONE, 0);
@@ -627,6 +740,7 @@ static void aq_chat_class_init(AqChatClass *klass)
 static void aq_chat_init(AqChat *self)
 {
     self->messages = g_list_store_new(AQ_TYPE_MESSAGE);
+    self->draft_files = g_list_store_new(AQ_TYPE_FILE);
     self->all = g_ptr_array_new_with_free_func(g_object_unref);
     self->temperature = 0.7;
     aq_chat_settings_init(&self->settings, self->temperature);

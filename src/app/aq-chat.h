@@ -4,6 +4,7 @@
 
 #include "aq-chat-settings.h"
 #include "aq-engine-host.h"
+#include "aq-file.h"
 #include "aq-message.h"
 #include "aq-store.h"
 
@@ -12,7 +13,7 @@ G_BEGIN_DECLS
 #define AQ_TYPE_CHAT (aq_chat_get_type())
 G_DECLARE_FINAL_TYPE(AqChat, aq_chat, AQ, CHAT, GObject)
 
-/* Properties: "title" (string), "busy" (an answer is under way), "empty" (no message yet), "loaded". Signal "changed": its place in the
+/* Properties: "title" (string), "busy" (an answer is under way), "empty" (no message yet), "loaded", "folder", "unread". Signal "changed": its place in the
  * list of chats, by aq_chat_get_changed_us, is another. */
 
 /** store may be NULL: nothing is kept. */
@@ -29,10 +30,17 @@ const char *aq_chat_get_title(AqChat *self);
 void aq_chat_set_title(AqChat *self, const char *title);
 gboolean aq_chat_get_busy(AqChat *self);
 gboolean aq_chat_get_empty(AqChat *self);
+const char *aq_chat_get_folder(AqChat *self); /* or NULL */
+/** folder: of those in AqChats; NULL: none. */
+void aq_chat_set_folder(AqChat *self, const char *folder);
+/** An answer ended while nobody looked; set by who knows what is looked at. */
+gboolean aq_chat_get_unread(AqChat *self);
+void aq_chat_set_unread(AqChat *self, gboolean unread);
 GListModel *aq_chat_get_messages(AqChat *self); /* of AqMessage, the branch in view; borrowed */
 AqEngineHost *aq_chat_get_host(AqChat *self);
 
-/** A question, and the answer to it. FALSE when that is not possible now: no model, an answer under way, nothing but white space. */
+/** A question with what the draft has attached, and the answer to it. FALSE when that is not possible now: no model, an answer under way,
+ * nothing but white space and no file. */
 gboolean aq_chat_send(AqChat *self, const char *text);
 /** Another answer in the place of this one, which stays as another branch, unless it failed. */
 gboolean aq_chat_ask_again(AqChat *self, AqMessage *answer);
@@ -58,8 +66,14 @@ const char *aq_chat_get_vars(AqChat *self);
 /** What is written in the field and not sent; "" = nothing. */
 const char *aq_chat_get_draft(AqChat *self);
 void aq_chat_set_draft(AqChat *self, const char *draft);
-/** The messages up to n as the engine takes them, `[{"role":…,"content":…},…]`; answers that failed are left out. Free it. */
-char *aq_chat_to_json(AqChat *self, guint n);
+/** What is attached to the question that is being written: of AqFile; kept like the draft. borrowed */
+GListModel *aq_chat_get_draft_files(AqChat *self);
+/** FALSE when there are AQ_FILES_MAX already. */
+gboolean aq_chat_add_draft_file(AqChat *self, AqFile *file);
+void aq_chat_remove_draft_file(AqChat *self, AqFile *file);
+/** The messages up to n as the engine takes them, `[{"role":…,"content":…},…]`; answers that failed are left out.
+ * With `draft` (not NULL) what is being written comes last, with its files. Free it. */
+char *aq_chat_to_json(AqChat *self, guint n, const char *draft);
 
 /** Gone from the list and, if it stays so, from the disk; aq_chat_drop makes it final. */
 void aq_chat_set_deleted(AqChat *self, gboolean deleted);

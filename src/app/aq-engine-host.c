@@ -52,6 +52,7 @@ static guint signal_changed, signal_failed, signal_end_answers;
 /* One load: what goes to the worker and what comes back. */
 typedef struct {
     char *path;
+    guint n_ctx; /* 0 = by default */
     aq_progress progress;
     AqSplitPlan plan;   /* seat NULL: all layers here */
     AqEngineSlot *slot; /* result */
@@ -183,7 +184,7 @@ static int load_run(AqEngineHost *self, Load *load, AqEngineSlot *slot)
         return aq_fail(&load->err, AQ_E_UNSUPPORTED, "%s", info->tok_refused);
     slot->name =
         info->name && *info->name ? g_utf8_make_valid(info->name, -1) : aq_format_file(load->path);
-    aq_engine_cfg cfg = {.progress = &load->progress};
+    aq_engine_cfg cfg = {.progress = &load->progress, .n_ctx = load->n_ctx};
     if (load->plan.seat) {
         aq_split_cfg sc = {.model = slot->model,
                            .src = &slot->src,
@@ -275,45 +276,62 @@ static void load_done(GObject *source, GAsyncResult *result, gpointer user)
 }
 
 /* Two models at once when memory allows, so that a load that fails costs nothing. */
-static gboolean room_beside(const char *path)
+static gboolean room_beside(const char *path, guint64 ctx_bytes)
 {
     GStatBuf st;
     if (g_stat(path, &st) != 0)
         return TRUE; /* the load will say what is wrong */
-    guint64 need = (guint64)st.st_size + (guint64)st.st_size / 4 + SPARE_BYTES;
+    guint64 need = (guint64)st.st_size + (guint64)st.st_size / 4 + SPARE_BYTES + ctx_bytes;
     return need < aq_mem_free_bytes();
 }
 
-void aq_engine_host_load(AqEngineHost *self, const char *path)
+static void load_with(AqEngineHost *self, const char *path, const AqSplitPlan *plan, guint n_ctx)
 {
-    aq_engine_host_load_split(self, path, NULL);
-}
-
-void aq_engine_host_load_split(AqEngineHost *self, const char *path, const AqSplitPlan *plan)
-{
-    g_return_if_fail(AQ_IS_ENGINE_HOST(self) && path);
+    guint64 ctx_bytes = n_ctx ? aq_engine_host_ctx_bytes(self, n_ctx) : 0;
     if (self->closing) {
         if (plan)
             plan->unused(plan->user);
         return;
     }
     aq_engine_host_cancel_load(self);
-    if (self->slot && !room_beside(path)) {
+    if (self->slot && !room_beside(path, ctx_bytes)) {
         aq_log(AQ_LOG_INFO, "app", "memory is short for two models: the earlier one goes first");
         g_clear_pointer(&self->slot, aq_engine_slot_unref);
     }
-    Load *load = g_new0(Load, 1);
-    load->path = g_strdup(path);
+    Load *job = g_new0(Load, 1);
+    job->path = g_strdup(path);
+    job->n_ctx = n_ctx;
     if (plan)
-        load->plan = *plan;
+        job->plan = *plan;
     self->error = (aq_err){0};
     self->load = g_task_new(self, NULL, load_done, NULL);
-    g_task_set_task_data(self->load, load, (GDestroyNotify)load_free);
+    g_task_set_task_data(self->load, job, (GDestroyNotify)load_free);
     self->state = AQ_ENGINE_LOADING;
     self->n_busy++;
     self->progress_timer = g_timeout_add(PROGRESS_MS, progress_tick, self);
     g_task_run_in_thread(self->load, load_thread);
     changed(self);
+}
+
+void aq_engine_host_load(AqEngineHost *self, const char *path)
+{
+    g_return_if_fail(AQ_IS_ENGINE_HOST(self) && path);
+    load_with(self, path, NULL, 0);
+}
+
+void aq_engine_host_load_split(AqEngineHost *self, const char *path, const AqSplitPlan *plan)
+{
+    g_return_if_fail(AQ_IS_ENGINE_HOST(self) && path);
+    load_with(self, path, plan, 0);
+}
+
+void aq_engine_host_reload(AqEngineHost *self, guint n_ctx)
+{
+    g_return_if_fail(AQ_IS_ENGINE_HOST(self));
+    if (!self->slot || self->slot->split)
+        return;
+    g_autofree char *path = g_strdup(self->slot->path);
+    load_with(self, path, NULL, n_ctx);
 }
 
 void aq_engine_host_cancel_load(AqEngineHost *self)
@@ -390,6 +408,33 @@ const char *aq_engine_host_get_device(AqEngineHost *self)
 guint aq_engine_host_get_n_ctx(AqEngineHost *self)
 {
     return self->slot ? self->slot->info.n_ctx : 0;
+}
+
+guint aq_engine_host_get_ctx_max(AqEngineHost *self)
+{
+    if (!self->slot || self->slot->split)
+        return 0;
+    guint trained = aq_model_get_info(self->slot->model)->n_ctx_train;
+    return trained ? MIN(trained, AQ_CTX_MAX) : AQ_CTX_MAX;
+}
+
+guint64 aq_engine_host_ctx_bytes(AqEngineHost *self, guint n_ctx)
+{
+    if (!self->slot)
+        return 0;
+    const aq_model_info *info = aq_model_get_info(self->slot->model);
+    guint64 pages = ((guint64)n_ctx + AQ_PAGE_TOK - 1) / AQ_PAGE_TOK;
+    return pages * AQ_PAGE_TOK * aq_model_kv_bytes_tok(info, self->slot->info.kv_type) +
+           info->recur_bytes_seq;
+}
+
+gboolean aq_engine_host_ctx_fits(AqEngineHost *self, guint n_ctx, guint64 *ret_need,
+                                 guint64 *ret_free)
+{
+    guint64 need = aq_engine_host_ctx_bytes(self, n_ctx), room = aq_mem_free_bytes();
+    *ret_need = need;
+    *ret_free = room;
+    return need <= room;
 }
 
 guint64 aq_engine_host_get_weight_bytes(AqEngineHost *self)

@@ -64,6 +64,16 @@ const char *aq_engine_host_get_path(AqEngineHost *self);       /* of the loaded 
 const char *aq_engine_host_get_model_name(AqEngineHost *self); /* or NULL */
 const char *aq_engine_host_get_device(AqEngineHost *self); /* "CPU (avx2, 2 threads)", or NULL */
 guint aq_engine_host_get_n_ctx(AqEngineHost *self);
+/** The longest context that the loaded model was made for, in tokens; 0 when no model is loaded, or one whose context is not set here (a
+ * split one). */
+guint aq_engine_host_get_ctx_max(AqEngineHost *self);
+/** Memory that one chat of so many tokens takes with the loaded model. */
+guint64 aq_engine_host_ctx_bytes(AqEngineHost *self, guint n_ctx);
+/** Whether memory is there to load the model again with such a context. *ret_need: what the context takes; *ret_free: what there is for it. */
+gboolean aq_engine_host_ctx_fits(AqEngineHost *self, guint n_ctx, guint64 *ret_need,
+                                 guint64 *ret_free);
+/** Load the loaded model again, with another context. Answers under way go on. Not of a split one. */
+void aq_engine_host_reload(AqEngineHost *self, guint n_ctx);
 guint64 aq_engine_host_get_weight_bytes(AqEngineHost *self);
 /** Whether the loaded model's template can be told not to think. */
 gboolean aq_engine_host_has_thinking_switch(AqEngineHost *self);

@@ -7,6 +7,7 @@
 
 #include <glib/gi18n.h>
 
+#include "aq-file-row.h"
 #include "aq-format.h"
 #include "aq-markdown-view.h"
 
@@ -15,9 +16,9 @@
 
 struct _AqMessageRow {
     GtkListBoxRow parent;
-    GtkWidget *thinking, *thinking_text, *text, *edit, *edit_text, *wait, *wait_label, *failure,
-        *failure_label, *retry, *fresh, *foot, *branch, *branch_label, *change, *again, *go_on,
-        *stats;
+    GtkWidget *thinking, *thinking_text, *files, *text, *edit, *edit_text, *wait, *wait_label,
+        *failure, *failure_label, *retry, *fresh, *foot, *branch, *branch_label, *change, *again,
+        *go_on, *stats;
     AqChat *chat;
     AqMessage *message;
     gint64 updated_us; /* frame time */
@@ -196,6 +197,14 @@ static void on_expanded(AqMessageRow *self)
     on_changed(self);
 }
 
+static void show_files(AqMessageRow *self)
+{
+    GPtrArray *files = aq_message_get_files(self->message);
+    gtk_widget_set_visible(self->files, files != NULL);
+    for (guint i = 0; files && i < files->len; i++)
+        gtk_box_append(GTK_BOX(self->files), GTK_WIDGET(aq_file_row_new(files->pdata[i])));
+}
+
 /* ---- actions -------------------------------------------------------------------------------- */
 
 static void copy_action(GtkWidget *widget, const char *action, GVariant *parameter)
@@ -327,6 +336,25 @@ void aq_message_row_set_last(AqMessageRow *self, gboolean last)
     on_changed(self);
 }
 
+void aq_message_row_set_find(AqMessageRow *self, AqFind *find)
+{
+    g_return_if_fail(AQ_IS_MESSAGE_ROW(self));
+    aq_markdown_view_set_find(AQ_MARKDOWN_VIEW(self->text), find);
+    aq_markdown_view_set_find(AQ_MARKDOWN_VIEW(self->thinking_text), find);
+}
+
+GtkWidget *aq_message_row_go_to(AqMessageRow *self, gboolean thinking, const AqFindPlace *place,
+                                graphene_rect_t *ret)
+{
+    g_return_val_if_fail(AQ_IS_MESSAGE_ROW(self), NULL);
+    GtkWidget *here = thinking ? self->thinking_text : self->text;
+    aq_markdown_view_go_to(AQ_MARKDOWN_VIEW(thinking ? self->text : self->thinking_text), NULL,
+                           ret);
+    if (place && thinking)
+        gtk_expander_set_expanded(GTK_EXPANDER(self->thinking), TRUE);
+    return aq_markdown_view_go_to(AQ_MARKDOWN_VIEW(here), place, ret);
+}
+
 static void aq_message_row_dispose(GObject *object)
 {
     AqMessageRow *self = AQ_MESSAGE_ROW(object);
@@ -349,6 +377,7 @@ static void aq_message_row_class_init(AqMessageRowClass *klass)
                                                 "/io/github/aquiferpool/Aquifer/aq-message-row.ui");
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, thinking);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, thinking_text);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, files);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, text);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, edit);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, edit_text);
@@ -390,7 +419,9 @@ AqMessageRow *aq_message_row_new(AqChat *chat, AqMessage *message)
     self->message = g_object_ref(message);
     self->was_running = aq_message_is_running(message);
     aq_markdown_view_set_plain(AQ_MARKDOWN_VIEW(self->thinking_text), TRUE);
+    show_files(self);
     if (user) {
+        gtk_widget_set_halign(self->files, GTK_ALIGN_END);
         aq_markdown_view_set_plain(AQ_MARKDOWN_VIEW(self->text), TRUE);
         gtk_widget_add_css_class(self->text, "message-question");
         gtk_widget_set_halign(self->text, GTK_ALIGN_END);

@@ -19,7 +19,8 @@ struct _AqMessage {
     gboolean has_usage;
     aq_err err;
     gint64 id, after, created_us;
-    char *model, *files;
+    char *model;
+    GPtrArray *files; /* of AqFile; NULL = none */
     gboolean unsaved;
 };
 
@@ -38,7 +39,7 @@ static void aq_message_finalize(GObject *object)
     g_string_free(self->text, TRUE);
     g_string_free(self->thinking, TRUE);
     g_free(self->model);
-    g_free(self->files);
+    g_clear_pointer(&self->files, g_ptr_array_unref);
     G_OBJECT_CLASS(aq_message_parent_class)->finalize(object);
 }
 
@@ -197,6 +198,17 @@ void aq_message_set_model(AqMessage *self, const char *model)
     g_set_str(&self->model, model);
 }
 
+GPtrArray *aq_message_get_files(AqMessage *self)
+{
+    return self->files;
+}
+
+void aq_message_set_files(AqMessage *self, GPtrArray *files)
+{
+    g_clear_pointer(&self->files, g_ptr_array_unref);
+    self->files = files && files->len ? g_ptr_array_ref(files) : NULL;
+}
+
 gboolean aq_message_get_saved(AqMessage *self)
 {
     return !self->unsaved;
@@ -230,7 +242,7 @@ AqMessage *aq_message_new_stored(const AqStoreMessage *stored)
     g_string_assign(self->text, stored->text ? stored->text : "");
     g_string_assign(self->thinking, stored->thinking ? stored->thinking : "");
     self->model = g_strdup(stored->model);
-    self->files = g_strdup(stored->files);
+    aq_message_set_files(self, stored->files);
     self->has_usage = stored->has_usage;
     self->usage = stored->usage;
     if (stored->error)

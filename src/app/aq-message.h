@@ -54,6 +54,9 @@ void aq_message_set_model(AqMessage *self, const char *model);
 /** Whether what was put last is on disk; TRUE for one that is not kept at all. */
 gboolean aq_message_get_saved(AqMessage *self);
 void aq_message_set_saved(AqMessage *self, gboolean saved);
+/** What goes with a question: of AqFile, never changed. NULL = nothing. */
+GPtrArray *aq_message_get_files(AqMessage *self);
+void aq_message_set_files(AqMessage *self, GPtrArray *files);
 AqMessage *aq_message_new_stored(const AqStoreMessage *stored);
 /** A view of it for the store, with nothing to free: valid until the message changes. */
 void aq_message_to_stored(AqMessage *self, gint64 chat, AqStoreMessage *ret);

@@ -8,7 +8,7 @@
 
 /* Read once at start and constant from then on. */
 static struct {
-    char *cpu, *models, *guide, *crash_note, *api_keys, *locale, *chats, *pool;
+    char *cpu, *models, *guide, *crash_note, *api_keys, *locale, *chats, *presets, *pool, *loop_meter;
     gboolean in_build;
 } paths;
 
@@ -23,7 +23,7 @@ static gboolean runs_from_build(void)
 void aq_paths_init(void)
 {
     const char *cpu = g_getenv("AQ_CPU"), *models = g_getenv("AQ_MODEL_DIR"),
-               *locale = g_getenv("AQ_LOCALE_DIR");
+               *locale = g_getenv("AQ_LOCALE_DIR"), *meter = g_getenv("AQ_LOOP_METER");
     paths.in_build = runs_from_build();
     paths.cpu = g_strdup(cpu && *cpu ? cpu : NULL);
     paths.models = models && *models
@@ -38,10 +38,12 @@ void aq_paths_init(void)
     if (g_mkdir_with_parents(state, 0700) == 0)
         paths.crash_note = g_build_filename(state, "crash.txt", NULL);
     paths.chats = g_build_filename(g_get_user_data_dir(), "aquifer", "chats.sqlite", NULL);
+    paths.presets = g_build_filename(g_get_user_data_dir(), "aquifer", "presets.json", NULL);
     paths.pool = g_build_filename(state, "pool", NULL);
     g_autofree char *data = g_build_filename(g_get_user_data_dir(), "aquifer", NULL);
     if (g_mkdir_with_parents(data, 0700) == 0)
         paths.api_keys = g_build_filename(data, "api-keys", NULL);
+    paths.loop_meter = g_strdup(meter && *meter ? meter : NULL);
     paths.locale = g_strdup(locale && *locale ? locale : AQ_LOCALE_DIR);
 }
 
@@ -75,6 +77,11 @@ const char *aq_paths_chats(void)
     return paths.chats;
 }
 
+const char *aq_paths_presets(void)
+{
+    return paths.presets;
+}
+
 const char *aq_paths_api_keys(void)
 {
     return paths.api_keys;
@@ -83,6 +90,11 @@ const char *aq_paths_api_keys(void)
 const char *aq_paths_locale(void)
 {
     return paths.locale;
+}
+
+const char *aq_paths_loop_meter(void)
+{
+    return paths.loop_meter;
 }
 
 GSettings *aq_paths_settings(void)

@@ -20,10 +20,12 @@ const char *aq_paths_pool(void);
 const char *aq_paths_crash_note(void);
 /** File that chats are kept in. */
 const char *aq_paths_chats(void);
+const char *aq_paths_presets(void);
 /** File that the keys of the local API are kept in, or NULL; its folder is made. */
 const char *aq_paths_api_keys(void);
 /** Folder of translations: AQ_LOCALE_DIR, else where they are installed. */
 const char *aq_paths_locale(void);
+const char *aq_paths_loop_meter(void); /* file for figures of the main loop, or NULL */
 /** The app's settings; NULL when the schema is not installed. */
 GSettings *aq_paths_settings(void);
 

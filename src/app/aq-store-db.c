@@ -2,7 +2,9 @@
 /* Chats in an SQLite file.
  *
  *   chats(id, title, created_us, changed_us, leaf, folder, draft, settings, deleted)
- *   messages(id, chat, parent, role, state, text, thinking, files, model, created_us, error_code, error, figures …)
+ *   messages(id, chat, parent, role, state, text, thinking, model, created_us, error_code, error, figures …)
+ *   files(owner, pos, chat, name, text): owner is a message, or a chat for what its draft has; numbers of both are never the same
+ *   folders(name): all of them; chats.folder is a name of these, or NULL
  *   words: FTS5 over messages.text by trigrams, so that parts of words and languages without spaces are found; it holds no text itself
  *
  * The file is locked for this process while it is open (locking_mode EXCLUSIVE: WAL without shared memory). After a crash of the program
@@ -14,6 +16,7 @@
 #include <glib/gstdio.h>
 #include <sqlite3.h>
 
+#include "aq-file.h"
 #include "aq-message.h"
 
 #define APPLICATION_ID 0x41514348 /* "AQCH" */
@@ -24,7 +27,7 @@
 struct AqStoreDb {
     sqlite3 *sql;
     sqlite3_stmt *put_chat, *drop_chat, *drop_chat_words, *drop_chat_messages, *put_message,
-        *drop_message, *put_words, *drop_words;
+        *drop_message, *put_words, *drop_words, *put_file, *drop_files, *drop_chat_files;
 };
 
 /* ---- schema --------------------------------------------------------------------------------- */
@@ -45,6 +48,12 @@ static const char *const migrations[AQ_STORE_VERSION] = {
     "CREATE INDEX messages_chat ON messages(chat);"
     "CREATE VIRTUAL TABLE words USING fts5(text, content='', contentless_delete=1,"
     "  tokenize='trigram remove_diacritics 1');",
+    "ALTER TABLE messages DROP COLUMN files;"
+    "CREATE TABLE files("
+    "  owner INTEGER NOT NULL, pos INTEGER NOT NULL, chat INTEGER NOT NULL, name TEXT NOT NULL,"
+    "  text TEXT NOT NULL, PRIMARY KEY(owner, pos));"
+    "CREATE INDEX files_chat ON files(chat);",
+    "CREATE TABLE folders(name TEXT PRIMARY KEY NOT NULL) WITHOUT ROWID;",
 };
 
 /* ---- errors --------------------------------------------------------------------------------- */
@@ -99,9 +108,10 @@ void aq_store_db_close(AqStoreDb *db)
 {
     if (!db)
         return;
-    sqlite3_stmt *const all[] = {db->put_chat,           db->drop_chat,   db->drop_chat_words,
-                                 db->drop_chat_messages, db->put_message, db->drop_message,
-                                 db->put_words,          db->drop_words};
+    sqlite3_stmt *const all[] = {db->put_chat,           db->drop_chat,      db->drop_chat_words,
+                                 db->drop_chat_messages, db->put_message,    db->drop_message,
+                                 db->put_words,          db->drop_words,     db->put_file,
+                                 db->drop_files,         db->drop_chat_files};
     for (gsize i = 0; i < G_N_ELEMENTS(all); i++)
         sqlite3_finalize(all[i]);
     sqlite3_close(db->sql);
@@ -146,14 +156,18 @@ static int prepare(AqStoreDb *db, aq_err *err)
          "DELETE FROM words WHERE rowid IN (SELECT id FROM messages WHERE chat = ?1)"},
         {&db->drop_chat_messages, "DELETE FROM messages WHERE chat = ?1"},
         {&db->put_message,
-         "INSERT OR REPLACE INTO messages(id, chat, parent, role, state, text, thinking, files, "
+         "INSERT OR REPLACE INTO messages(id, chat, parent, role, state, text, thinking, "
          "model, created_us, error_code, error, prompt_tok, cached_tok, gen_tok, prompt_us, "
-         "first_us, gen_us) SELECT ?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18 "
+         "first_us, gen_us) SELECT ?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17 "
          "WHERE EXISTS(SELECT 1 FROM chats WHERE id = ?2)"},
         {&db->drop_message, "DELETE FROM messages WHERE id = ?1"},
         {&db->put_words, "INSERT OR REPLACE INTO words(rowid, text) "
                          "SELECT id, text FROM messages WHERE id = ?1"},
         {&db->drop_words, "DELETE FROM words WHERE rowid = ?1"},
+        {&db->put_file, "INSERT INTO files(owner, pos, chat, name, text) SELECT ?1,?2,?3,?4,?5 "
+                        "WHERE EXISTS(SELECT 1 FROM chats WHERE id = ?3)"},
+        {&db->drop_files, "DELETE FROM files WHERE owner = ?1"},
+        {&db->drop_chat_files, "DELETE FROM files WHERE chat = ?1"},
     };
     for (gsize i = 0; i < G_N_ELEMENTS(all); i++) {
         int rc = sqlite3_prepare_v3(db->sql, all[i].sql, -1, SQLITE_PREPARE_PERSISTENT, all[i].stmt,
@@ -190,6 +204,7 @@ static int tidy(AqStoreDb *db, aq_err *err)
         "DELETE FROM words WHERE rowid IN"
         " (SELECT id FROM messages WHERE chat IN (SELECT id FROM chats WHERE deleted));"
         "DELETE FROM messages WHERE chat IN (SELECT id FROM chats WHERE deleted);"
+        "DELETE FROM files WHERE chat IN (SELECT id FROM chats WHERE deleted);"
         "DELETE FROM chats WHERE deleted; COMMIT;",
         AQ_MESSAGE_WAITING, AQ_MESSAGE_STREAMING, AQ_MESSAGE_STOPPED);
     int rc = run(db, "store.tidy", sql, err);
@@ -343,6 +358,25 @@ static int put_chat(AqStoreDb *db, const AqStoreChat *c, aq_err *err)
     return step(db, "store.put-chat", s, err);
 }
 
+/* In the place of those that the owner had. */
+static int put_files(AqStoreDb *db, gint64 owner, gint64 chat, GPtrArray *files, aq_err *err)
+{
+    sqlite3_bind_int64(db->drop_files, 1, owner);
+    int rc = step(db, "store.drop-files", db->drop_files, err);
+    for (guint i = 0; rc >= 0 && i < files->len; i++) {
+        sqlite3_stmt *s = db->put_file;
+        gsize n;
+        const char *text = aq_file_get_text(files->pdata[i], &n);
+        sqlite3_bind_int64(s, 1, owner);
+        sqlite3_bind_int64(s, 2, i);
+        sqlite3_bind_int64(s, 3, chat);
+        bind_text(s, 4, aq_file_get_name(files->pdata[i]));
+        sqlite3_bind_text64(s, 5, text, n, SQLITE_STATIC, SQLITE_UTF8);
+        rc = step(db, "store.put-file", s, err);
+    }
+    return rc;
+}
+
 static int put_message(AqStoreDb *db, const AqStoreMessage *m, aq_err *err)
 {
     sqlite3_stmt *s = db->put_message;
@@ -353,25 +387,41 @@ static int put_message(AqStoreDb *db, const AqStoreMessage *m, aq_err *err)
     sqlite3_bind_int(s, 5, m->state);
     bind_text(s, 6, m->text ? m->text : "");
     bind_text(s, 7, m->thinking);
-    bind_text(s, 8, m->files);
-    bind_text(s, 9, m->model);
-    sqlite3_bind_int64(s, 10, m->created_us);
-    sqlite3_bind_int(s, 11, m->error_code);
-    bind_text(s, 12, m->error);
+    bind_text(s, 8, m->model);
+    sqlite3_bind_int64(s, 9, m->created_us);
+    sqlite3_bind_int(s, 10, m->error_code);
+    bind_text(s, 11, m->error);
     if (m->has_usage) {
-        sqlite3_bind_int64(s, 13, m->usage.prompt_tok);
-        sqlite3_bind_int64(s, 14, m->usage.cached_tok);
-        sqlite3_bind_int64(s, 15, m->usage.gen_tok);
-        sqlite3_bind_int64(s, 16, m->usage.prompt_us);
-        sqlite3_bind_int64(s, 17, m->usage.first_us);
-        sqlite3_bind_int64(s, 18, m->usage.gen_us);
+        sqlite3_bind_int64(s, 12, m->usage.prompt_tok);
+        sqlite3_bind_int64(s, 13, m->usage.cached_tok);
+        sqlite3_bind_int64(s, 14, m->usage.gen_tok);
+        sqlite3_bind_int64(s, 15, m->usage.prompt_us);
+        sqlite3_bind_int64(s, 16, m->usage.first_us);
+        sqlite3_bind_int64(s, 17, m->usage.gen_us);
     }
     int rc = step(db, "store.put-message", s, err);
+    /* A message has its files from the beginning, and keeps them. */
+    if (rc >= 0 && m->files)
+        rc = put_files(db, m->id, m->chat, m->files, err);
     /* Words of a text that still grows would be made anew each time. */
     if (rc < 0 || m->state == AQ_MESSAGE_WAITING || m->state == AQ_MESSAGE_STREAMING)
         return rc;
     sqlite3_bind_int64(db->put_words, 1, m->id);
     return step(db, "store.put-words", db->put_words, err);
+}
+
+/* A folder comes or goes so seldom that its statement is made each time. */
+static int folder(AqStoreDb *db, const char *failpoint, const char *sql, const char *name,
+                  aq_err *err)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = sqlite3_prepare_v2(db->sql, sql, -1, &s, NULL);
+    if (rc != SQLITE_OK)
+        return fail(db, rc, err);
+    bind_text(s, 1, name);
+    rc = step(db, failpoint, s, err);
+    sqlite3_finalize(s);
+    return rc;
 }
 
 static int drop(AqStoreDb *db, const char *name, sqlite3_stmt *stmt, gint64 id, aq_err *err)
@@ -390,13 +440,23 @@ static int apply(AqStoreDb *db, const AqStoreOp *op, aq_err *err)
         return put_message(db, op->message, err);
     case AQ_STORE_DROP_CHAT:
         if ((rc = drop(db, "store.drop-words", db->drop_chat_words, op->id, err)) < 0 ||
-            (rc = drop(db, "store.drop-messages", db->drop_chat_messages, op->id, err)) < 0)
+            (rc = drop(db, "store.drop-messages", db->drop_chat_messages, op->id, err)) < 0 ||
+            (rc = drop(db, "store.drop-chat-files", db->drop_chat_files, op->id, err)) < 0)
             return rc;
         return drop(db, "store.drop-chat", db->drop_chat, op->id, err);
     case AQ_STORE_DROP_MESSAGE:
-        if ((rc = drop(db, "store.drop-words", db->drop_words, op->id, err)) < 0)
+        if ((rc = drop(db, "store.drop-words", db->drop_words, op->id, err)) < 0 ||
+            (rc = drop(db, "store.drop-message-files", db->drop_files, op->id, err)) < 0)
             return rc;
         return drop(db, "store.drop-message", db->drop_message, op->id, err);
+    case AQ_STORE_PUT_FOLDER:
+        return folder(db, "store.put-folder", "INSERT OR IGNORE INTO folders(name) VALUES(?1)",
+                      op->name, err);
+    case AQ_STORE_DROP_FOLDER:
+        return folder(db, "store.drop-folder", "DELETE FROM folders WHERE name = ?1", op->name,
+                      err);
+    case AQ_STORE_PUT_DRAFT_FILES:
+        return put_files(db, op->id, op->id, op->files, err);
     }
     return 0;
 }
@@ -463,13 +523,64 @@ int aq_store_db_list(AqStoreDb *db, GPtrArray **ret, aq_err *err)
     return ended(db, rc, s, list, ret, err);
 }
 
+static AqFile *file_of(sqlite3_stmt *s, int name, int text)
+{
+    g_autofree char *n = column(s, name), *t = column(s, text);
+    return aq_file_new(n ? n : "", t ? t : "", t ? strlen(t) : 0);
+}
+
+/* The files of messages that ascend. */
+static int read_files(AqStoreDb *db, gint64 chat, GPtrArray *messages, aq_err *err)
+{
+    sqlite3_stmt *s = NULL;
+    guint at = 0;
+    int rc = sqlite3_prepare_v2(db->sql,
+                                "SELECT owner, name, text FROM files WHERE chat = ?1 AND owner <> "
+                                "?1 ORDER BY owner, pos",
+                                -1, &s, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_int64(s, 1, chat);
+    while (rc == SQLITE_OK || rc == SQLITE_ROW) {
+        if ((rc = sqlite3_step(s)) != SQLITE_ROW)
+            break;
+        gint64 owner = sqlite3_column_int64(s, 0);
+        while (at < messages->len && ((AqStoreMessage *)messages->pdata[at])->id < owner)
+            at++;
+        AqStoreMessage *m = at < messages->len ? messages->pdata[at] : NULL;
+        if (!m || m->id != owner)
+            continue;
+        if (!m->files)
+            m->files = g_ptr_array_new_with_free_func(g_object_unref);
+        g_ptr_array_add(m->files, file_of(s, 1, 2));
+    }
+    int result = rc == SQLITE_DONE ? 0 : fail(db, rc, err);
+    sqlite3_finalize(s);
+    return result;
+}
+
+int aq_store_db_draft_files(AqStoreDb *db, gint64 chat, GPtrArray **ret, aq_err *err)
+{
+    sqlite3_stmt *s = NULL;
+    GPtrArray *list = g_ptr_array_new_with_free_func(g_object_unref);
+    int rc = sqlite3_prepare_v2(
+        db->sql, "SELECT name, text FROM files WHERE owner = ?1 ORDER BY pos", -1, &s, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_int64(s, 1, chat);
+    while (rc == SQLITE_OK || rc == SQLITE_ROW) {
+        if ((rc = sqlite3_step(s)) != SQLITE_ROW)
+            break;
+        g_ptr_array_add(list, file_of(s, 0, 1));
+    }
+    return ended(db, rc, s, list, ret, err);
+}
+
 int aq_store_db_messages(AqStoreDb *db, gint64 chat, GPtrArray **ret, aq_err *err)
 {
     sqlite3_stmt *s = NULL;
     GPtrArray *list = g_ptr_array_new_with_free_func((GDestroyNotify)aq_store_message_free);
     int rc = sqlite3_prepare_v2(
         db->sql,
-        "SELECT id, chat, parent, role, state, text, thinking, files, model, created_us, "
+        "SELECT id, chat, parent, role, state, text, thinking, model, created_us, "
         "error_code, error, prompt_tok, cached_tok, gen_tok, prompt_us, first_us, gen_us "
         "FROM messages WHERE chat = ?1 ORDER BY id",
         -1, &s, NULL);
@@ -486,19 +597,38 @@ int aq_store_db_messages(AqStoreDb *db, gint64 chat, GPtrArray **ret, aq_err *er
         m->state = sqlite3_column_int(s, 4);
         m->text = column(s, 5);
         m->thinking = column(s, 6);
-        m->files = column(s, 7);
-        m->model = column(s, 8);
-        m->created_us = sqlite3_column_int64(s, 9);
-        m->error_code = sqlite3_column_int(s, 10);
-        m->error = column(s, 11);
-        m->has_usage = sqlite3_column_type(s, 14) != SQLITE_NULL;
-        m->usage.prompt_tok = (uint32_t)sqlite3_column_int64(s, 12);
-        m->usage.cached_tok = (uint32_t)sqlite3_column_int64(s, 13);
-        m->usage.gen_tok = (uint32_t)sqlite3_column_int64(s, 14);
-        m->usage.prompt_us = sqlite3_column_int64(s, 15);
-        m->usage.first_us = sqlite3_column_int64(s, 16);
-        m->usage.gen_us = sqlite3_column_int64(s, 17);
+        m->model = column(s, 7);
+        m->created_us = sqlite3_column_int64(s, 8);
+        m->error_code = sqlite3_column_int(s, 9);
+        m->error = column(s, 10);
+        m->has_usage = sqlite3_column_type(s, 13) != SQLITE_NULL;
+        m->usage.prompt_tok = (uint32_t)sqlite3_column_int64(s, 11);
+        m->usage.cached_tok = (uint32_t)sqlite3_column_int64(s, 12);
+        m->usage.gen_tok = (uint32_t)sqlite3_column_int64(s, 13);
+        m->usage.prompt_us = sqlite3_column_int64(s, 14);
+        m->usage.first_us = sqlite3_column_int64(s, 15);
+        m->usage.gen_us = sqlite3_column_int64(s, 16);
         g_ptr_array_add(list, m);
+    }
+    GPtrArray *found = NULL;
+    int result = ended(db, rc, s, list, &found, err);
+    if (result >= 0 && (result = read_files(db, chat, found, err)) < 0)
+        g_ptr_array_unref(found);
+    if (result >= 0)
+        *ret = found;
+    return result;
+}
+
+int aq_store_db_folders(AqStoreDb *db, GPtrArray **ret, aq_err *err)
+{
+    sqlite3_stmt *s = NULL;
+    GPtrArray *list = g_ptr_array_new_with_free_func(g_free);
+    int rc = sqlite3_prepare_v2(db->sql, "SELECT name FROM folders ORDER BY name COLLATE NOCASE",
+                                -1, &s, NULL);
+    while (rc == SQLITE_OK || rc == SQLITE_ROW) {
+        if ((rc = sqlite3_step(s)) != SQLITE_ROW)
+            break;
+        g_ptr_array_add(list, column(s, 0));
     }
     return ended(db, rc, s, list, ret, err);
 }

@@ -29,7 +29,16 @@ G_DEFINE_FINAL_TYPE(AqChatStore, aq_chat_store, G_TYPE_OBJECT)
 
 static guint signal_saved, signal_opened, signal_problem, signal_said, signal_reset;
 
-typedef enum { JOB_WRITE, JOB_LIST, JOB_MESSAGES, JOB_SEARCH, JOB_RETRY, JOB_QUIT } JobKind;
+typedef enum {
+    JOB_WRITE,
+    JOB_LIST,
+    JOB_FOLDERS,
+    JOB_MESSAGES,
+    JOB_FILES,
+    JOB_SEARCH,
+    JOB_RETRY,
+    JOB_QUIT
+} JobKind;
 
 typedef struct {
     JobKind kind;
@@ -86,7 +95,7 @@ AqStoreMessage *aq_store_message_copy(const AqStoreMessage *message)
     m->thinking = g_strdup(message->thinking);
     m->error = g_strdup(message->error);
     m->model = g_strdup(message->model);
-    m->files = g_strdup(message->files);
+    m->files = message->files ? g_ptr_array_ref(message->files) : NULL;
     return m;
 }
 
@@ -98,7 +107,7 @@ void aq_store_message_free(AqStoreMessage *m)
     g_free(m->thinking);
     g_free(m->error);
     g_free(m->model);
-    g_free(m->files);
+    g_clear_pointer(&m->files, g_ptr_array_unref);
     g_free(m);
 }
 
@@ -114,6 +123,8 @@ static void op_free(AqStoreOp *op)
         return;
     aq_store_chat_free(op->chat);
     aq_store_message_free(op->message);
+    g_free(op->name);
+    g_clear_pointer(&op->files, g_ptr_array_unref);
     g_clear_object(&op->owner);
     g_free(op);
 }
@@ -217,7 +228,9 @@ static gboolean ensure_open(Work *w)
 static void add_unsaved(Work *w, AqStoreOp *op)
 {
     gboolean chat = op->kind == AQ_STORE_PUT_CHAT || op->kind == AQ_STORE_DROP_CHAT;
-    g_autofree char *key = g_strdup_printf("%c%" G_GINT64_FORMAT, chat ? 'c' : 'm', op->id);
+    char kind = op->kind == AQ_STORE_PUT_DRAFT_FILES ? 'f' : chat ? 'c' : 'm';
+    g_autofree char *key = op->name ? g_strconcat("F", op->name, NULL)
+                                    : g_strdup_printf("%c%" G_GINT64_FORMAT, kind, op->id);
     guint at = GPOINTER_TO_UINT(g_hash_table_lookup(w->place, key));
     if (at) {
         op_free(w->unsaved->pdata[at - 1]);
@@ -271,8 +284,12 @@ static void read_job(Work *w, Job *job)
     if (ensure_open(w)) {
         if (job->kind == JOB_LIST)
             rc = aq_store_db_list(w->db, &a->list, &err);
+        else if (job->kind == JOB_FOLDERS)
+            rc = aq_store_db_folders(w->db, &a->list, &err);
         else if (job->kind == JOB_MESSAGES)
             rc = aq_store_db_messages(w->db, job->chat, &a->list, &err);
+        else if (job->kind == JOB_FILES)
+            rc = aq_store_db_draft_files(w->db, job->chat, &a->list, &err);
         else
             rc = aq_store_db_search(w->db, job->text, job->limit, &a->list, &err);
         if (rc < 0) {
@@ -341,13 +358,12 @@ static Job *push(AqChatStore *self, JobKind kind)
     return job;
 }
 
-static void push_op(AqChatStore *self, AqStoreOpKind kind, gint64 id, AqStoreChat *chat,
-                    AqStoreMessage *message, GObject *owner)
+static void push_op(AqChatStore *self, const AqStoreOp *given)
 {
     g_return_if_fail(AQ_IS_CHAT_STORE(self));
-    AqStoreOp *op = g_new0(AqStoreOp, 1);
-    *op = (AqStoreOp){.kind = kind, .id = id, .chat = chat, .message = message};
-    g_set_object(&op->owner, owner);
+    AqStoreOp *op = g_memdup2(given, sizeof *given);
+    if (op->owner)
+        g_object_ref(op->owner);
     if (self->closed) {
         op_free(op);
         return;
@@ -359,22 +375,55 @@ static void push_op(AqChatStore *self, AqStoreOpKind kind, gint64 id, AqStoreCha
 
 void aq_chat_store_put_chat(AqChatStore *self, const AqStoreChat *chat)
 {
-    push_op(self, AQ_STORE_PUT_CHAT, chat->id, aq_store_chat_copy(chat), NULL, NULL);
+    push_op(self, &(AqStoreOp){
+                      .kind = AQ_STORE_PUT_CHAT, .id = chat->id, .chat = aq_store_chat_copy(chat)});
 }
 
 void aq_chat_store_drop_chat(AqChatStore *self, gint64 id)
 {
-    push_op(self, AQ_STORE_DROP_CHAT, id, NULL, NULL, NULL);
+    push_op(self, &(AqStoreOp){.kind = AQ_STORE_DROP_CHAT, .id = id});
 }
 
 void aq_chat_store_put_message(AqChatStore *self, const AqStoreMessage *message, GObject *owner)
 {
-    push_op(self, AQ_STORE_PUT_MESSAGE, message->id, NULL, aq_store_message_copy(message), owner);
+    push_op(self, &(AqStoreOp){.kind = AQ_STORE_PUT_MESSAGE,
+                               .id = message->id,
+                               .message = aq_store_message_copy(message),
+                               .owner = owner});
 }
 
 void aq_chat_store_drop_message(AqChatStore *self, gint64 id)
 {
-    push_op(self, AQ_STORE_DROP_MESSAGE, id, NULL, NULL, NULL);
+    push_op(self, &(AqStoreOp){.kind = AQ_STORE_DROP_MESSAGE, .id = id});
+}
+
+void aq_chat_store_put_draft_files(AqChatStore *self, gint64 chat, GPtrArray *files)
+{
+    push_op(self, &(AqStoreOp){.kind = AQ_STORE_PUT_DRAFT_FILES,
+                               .id = chat,
+                               .files = g_ptr_array_ref(files)});
+}
+
+static void push_folder(AqChatStore *self, AqStoreOpKind kind, const char *name)
+{
+    g_return_if_fail(AQ_IS_CHAT_STORE(self) && name);
+    if (self->closed)
+        return;
+    Job *job = push(self, JOB_WRITE);
+    job->op = g_new0(AqStoreOp, 1);
+    job->op->kind = kind;
+    job->op->name = g_strdup(name);
+    g_async_queue_push(self->jobs, job);
+}
+
+void aq_chat_store_put_folder(AqChatStore *self, const char *name)
+{
+    push_folder(self, AQ_STORE_PUT_FOLDER, name);
+}
+
+void aq_chat_store_drop_folder(AqChatStore *self, const char *name)
+{
+    push_folder(self, AQ_STORE_DROP_FOLDER, name);
 }
 
 static void push_read(AqChatStore *self, Job *job, AqStoreListCb cb, GObject *user)
@@ -394,9 +443,21 @@ void aq_chat_store_list(AqChatStore *self, AqStoreListCb cb, GObject *user)
     push_read(self, push(self, JOB_LIST), cb, user);
 }
 
+void aq_chat_store_folders(AqChatStore *self, AqStoreListCb cb, GObject *user)
+{
+    push_read(self, push(self, JOB_FOLDERS), cb, user);
+}
+
 void aq_chat_store_messages(AqChatStore *self, gint64 chat, AqStoreListCb cb, GObject *user)
 {
     Job *job = push(self, JOB_MESSAGES);
+    job->chat = chat;
+    push_read(self, job, cb, user);
+}
+
+void aq_chat_store_draft_files(AqChatStore *self, gint64 chat, AqStoreListCb cb, GObject *user)
+{
+    Job *job = push(self, JOB_FILES);
     job->chat = chat;
     push_read(self, job, cb, user);
 }

@@ -20,7 +20,8 @@ typedef struct {
     gint64 id, chat, parent; /* parent: the message before it; 0 = none */
     gint64 created_us;
     int role, state, error_code;
-    char *text, *thinking, *error, *model, *files; /* files: JSON of what was attached, or NULL */
+    char *text, *thinking, *error, *model;
+    GPtrArray *files; /* of AqFile: what goes with a question; or NULL */
     gboolean has_usage;
     aq_usage usage;
 } AqStoreMessage;
@@ -41,6 +42,9 @@ typedef enum {
     AQ_STORE_DROP_CHAT, /* with its messages */
     AQ_STORE_PUT_MESSAGE,
     AQ_STORE_DROP_MESSAGE,
+    AQ_STORE_PUT_FOLDER,
+    AQ_STORE_DROP_FOLDER,     /* chats that name it are put by themselves */
+    AQ_STORE_PUT_DRAFT_FILES, /* id: the chat's */
 } AqStoreOpKind;
 
 typedef struct {
@@ -48,6 +52,8 @@ typedef struct {
     gint64 id;
     AqStoreChat *chat;
     AqStoreMessage *message;
+    char *name; /* of a folder */
+    GPtrArray *files;
     GObject *owner; /* told by "saved"; or NULL */
 } AqStoreOp;
 
@@ -74,12 +80,19 @@ void aq_chat_store_drop_chat(AqChatStore *self, gint64 id);
 /** A message of a chat that is not there is let go silently. */
 void aq_chat_store_put_message(AqChatStore *self, const AqStoreMessage *message, GObject *owner);
 void aq_chat_store_drop_message(AqChatStore *self, gint64 id);
+/** What is attached to a question that is not sent yet; files: of AqFile, kept. Of a chat that is not there they are let go silently. */
+void aq_chat_store_put_draft_files(AqChatStore *self, gint64 chat, GPtrArray *files);
 
-/** list: of AqStoreChat, AqStoreMessage or AqStoreHit; owned by the caller of the callback; NULL when it could not be read (then "problem"
+void aq_chat_store_put_folder(AqChatStore *self, const char *name);
+void aq_chat_store_drop_folder(AqChatStore *self, const char *name);
+
+/** list: of AqStoreChat, AqStoreMessage, AqFile or AqStoreHit; owned by the caller of the callback; NULL when it could not be read (then "problem"
  * tells why). user stays alive until the call, which comes unless the store is closed. */
 typedef void (*AqStoreListCb)(GPtrArray *list, GObject *user);
+void aq_chat_store_folders(AqChatStore *self, AqStoreListCb cb, GObject *user); /* of char */
 void aq_chat_store_list(AqChatStore *self, AqStoreListCb cb, GObject *user);
 void aq_chat_store_messages(AqChatStore *self, gint64 chat, AqStoreListCb cb, GObject *user);
+void aq_chat_store_draft_files(AqChatStore *self, gint64 chat, AqStoreListCb cb, GObject *user);
 void aq_chat_store_search(AqChatStore *self, const char *text, guint limit, AqStoreListCb cb,
                           GObject *user);
 

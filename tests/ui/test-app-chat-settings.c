@@ -15,6 +15,7 @@ static void test_round(void)
     s.top_p = 0.5;
     s.top_k = 0;
     s.max_tok = 12;
+    s.n_ctx = 4096;
     s.no_thinking = TRUE;
     g_autofree char *json = aq_chat_settings_to_json(&s, 0.7);
     g_assert_nonnull(json);
@@ -25,6 +26,7 @@ static void test_round(void)
     g_assert_cmpfloat(r.min_p, ==, 0.05);
     g_assert_cmpuint(r.top_k, ==, 0);
     g_assert_cmpuint(r.max_tok, ==, 12);
+    g_assert_cmpuint(r.n_ctx, ==, 4096);
     g_assert_true(r.no_thinking);
     aq_chat_settings_clear(&s);
     aq_chat_settings_clear(&r);

@@ -134,14 +134,28 @@ static void test_json(void)
     add(list, AQ_MESSAGE_ASSISTANT, "", AQ_MESSAGE_STOPPED);
     add(list, AQ_MESSAGE_ASSISTANT, "cut", AQ_MESSAGE_STOPPED);
     add(list, AQ_MESSAGE_USER, "last", AQ_MESSAGE_DONE);
-    g_autofree char *all = aq_chat_to_json(chat, 6);
+    g_autofree char *all = aq_chat_to_json(chat, 6, NULL);
     g_assert_cmpstr(all, ==,
                     "[{\"role\":\"user\",\"content\":\"a \\\"quoted\\\"\\nline\"},"
                     "{\"role\":\"user\",\"content\":\"again\"},"
                     "{\"role\":\"assistant\",\"content\":\"cut\"},"
                     "{\"role\":\"user\",\"content\":\"last\"}]");
-    g_autofree char *none = aq_chat_to_json(chat, 0);
+    g_autofree char *none = aq_chat_to_json(chat, 0, NULL);
     g_assert_cmpstr(none, ==, "[]");
+    /* Files come before the question, each in a fence that its text cannot end. */
+    g_autoptr(AqFile) plain = aq_file_new("a.txt", "one\ntwo", 7);
+    g_autoptr(AqFile) fenced = aq_file_new("b\n.md", "````\nx\n````\n", 12);
+    g_assert_true(aq_chat_add_draft_file(chat, plain));
+    g_assert_true(aq_chat_add_draft_file(chat, fenced));
+    g_autofree char *with = aq_chat_to_json(chat, 0, "What?");
+    g_assert_cmpstr(with, ==,
+                    "[{\"role\":\"user\",\"content\":\"a.txt:\\n```\\none\\ntwo\\n```\\n\\n"
+                    "b .md:\\n`````\\n````\\nx\\n````\\n`````\\n\\nWhat?\"}]");
+    aq_chat_remove_draft_file(chat, plain);
+    aq_chat_remove_draft_file(chat, fenced);
+    for (guint i = 0; i < AQ_FILES_MAX; i++)
+        g_assert_true(aq_chat_add_draft_file(chat, plain));
+    g_assert_false(aq_chat_add_draft_file(chat, fenced));
     /* Without a model nothing is taken. */
     g_assert_false(aq_chat_send(chat, "hello"));
     g_autoptr(AqMessage) any = g_list_model_get_item(list, 1);

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "aq-file.h"
 #include "aq-message.h"
 #include "aq-store-db.h"
 #include "aq/base.h"
@@ -80,6 +81,49 @@ static int drop(AqStoreDb *db, AqStoreOpKind kind, gint64 id)
     return aq_store_db_write(db, ops, 1, NULL);
 }
 
+/* Two files, the second of n bytes. */
+static GPtrArray *two_files(gsize n)
+{
+    GPtrArray *files = g_ptr_array_new_with_free_func(g_object_unref);
+    g_autofree char *big = g_strnfill(n, 'f');
+    g_ptr_array_add(files, aq_file_new("a.txt", "first", 5));
+    g_ptr_array_add(files, aq_file_new("b.txt", big, n));
+    return files;
+}
+
+static void assert_two_files(GPtrArray *files, gsize n)
+{
+    gsize got;
+    g_assert_nonnull(files);
+    g_assert_cmpuint(files->len, ==, 2);
+    g_assert_cmpstr(aq_file_get_name(files->pdata[0]), ==, "a.txt");
+    g_assert_cmpstr(aq_file_get_text(files->pdata[0], NULL), ==, "first");
+    const char *text = aq_file_get_text(files->pdata[1], &got);
+    g_assert_cmpuint(got, ==, n);
+    g_assert_true(got == strspn(text, "f"));
+}
+
+static int put_question(AqStoreDb *db, gint64 chat, gint64 id, GPtrArray *files)
+{
+    AqStoreMessage m = {
+        .id = id, .chat = chat, .parent = id - 1, .text = (char *)"question", .files = files};
+    AqStoreOp op = {.kind = AQ_STORE_PUT_MESSAGE, .id = id, .message = &m}, *ops[] = {&op};
+    return aq_store_db_write(db, ops, 1, NULL);
+}
+
+static int put_draft_files(AqStoreDb *db, gint64 chat, GPtrArray *files)
+{
+    AqStoreOp op = {.kind = AQ_STORE_PUT_DRAFT_FILES, .id = chat, .files = files}, *ops[] = {&op};
+    return aq_store_db_write(db, ops, 1, NULL);
+}
+
+static GPtrArray *draft_files(AqStoreDb *db, gint64 chat)
+{
+    GPtrArray *list = NULL;
+    g_assert_cmpint(aq_store_db_draft_files(db, chat, &list, NULL), ==, 0);
+    return list;
+}
+
 static GPtrArray *messages(AqStoreDb *db, gint64 chat)
 {
     GPtrArray *list = NULL;
@@ -142,7 +186,7 @@ static void test_round(void)
                         .thinking = (char *)"hm",
                         .error = (char *)"why",
                         .model = (char *)"M",
-                        .files = (char *)"[]",
+                        .files = NULL,
                         .has_usage = TRUE,
                         .usage = {.prompt_tok = 1,
                                   .cached_tok = 2,
@@ -150,6 +194,8 @@ static void test_round(void)
                                   .prompt_us = 4,
                                   .first_us = 5,
                                   .gen_us = 6}};
+    g_autoptr(GPtrArray) files = two_files(100000);
+    m.files = files;
     AqStoreMessage lost = {.id = 10, .chat = 70, .text = (char *)"of no chat"};
     AqStoreOp a = {.kind = AQ_STORE_PUT_CHAT, .id = 7, .chat = &c},
               b = {.kind = AQ_STORE_PUT_MESSAGE, .id = 9, .message = &m},
@@ -184,7 +230,7 @@ static void test_round(void)
     g_assert_cmpstr(rm->thinking, ==, "hm");
     g_assert_cmpstr(rm->error, ==, "why");
     g_assert_cmpstr(rm->model, ==, "M");
-    g_assert_cmpstr(rm->files, ==, "[]");
+    assert_two_files(rm->files, 100000);
     g_assert_true(rm->has_usage);
     g_assert_cmpuint(rm->usage.prompt_tok + rm->usage.cached_tok * 10 + rm->usage.gen_tok * 100, ==,
                      321);
@@ -192,6 +238,22 @@ static void test_round(void)
                     654);
     g_autoptr(GPtrArray) none = messages(db, 70);
     g_assert_cmpuint(none->len, ==, 0);
+    /* Files of a draft are no message's, and go when there are none. */
+    g_autoptr(GPtrArray) no_files = g_ptr_array_new();
+    g_assert_cmpint(put_draft_files(db, 7, files), ==, 0);
+    g_assert_cmpint(put_draft_files(db, 70, files), ==, 0);
+    g_autoptr(GPtrArray) drafted = draft_files(db, 7), lost_files = draft_files(db, 70);
+    assert_two_files(drafted, 100000);
+    g_assert_cmpuint(lost_files->len, ==, 0);
+    g_autoptr(GPtrArray) same = messages(db, 7);
+    assert_two_files(((AqStoreMessage *)same->pdata[0])->files, 100000);
+    g_assert_cmpint(put_draft_files(db, 7, no_files), ==, 0);
+    g_autoptr(GPtrArray) cleared = draft_files(db, 7);
+    g_assert_cmpuint(cleared->len, ==, 0);
+    g_assert_cmpint(drop(db, AQ_STORE_DROP_MESSAGE, 9), ==, 0);
+    g_assert_cmpint(put_text(db, 7, 9, "another", AQ_MESSAGE_DONE), ==, 0);
+    g_autoptr(GPtrArray) bare = messages(db, 7);
+    g_assert_null(((AqStoreMessage *)bare->pdata[0])->files);
     /* The folder is for its owner alone. */
     g_autofree char *dir = g_path_get_dirname(path);
     struct stat st;
@@ -334,8 +396,20 @@ static void test_versions(void)
         assert_found(db, "The Ama", "1003");
         assert_found(db, "river", "-1000 1001");
         assert_found(db, "Deleted", "");
-        g_autoptr(GPtrArray) gone = messages(db, 2000);
+        g_autoptr(GPtrArray) gone = messages(db, 2000), drafted = draft_files(db, 1000),
+                             gone_files = draft_files(db, 2001);
         g_assert_cmpuint(gone->len, ==, 0);
+        g_assert_cmpuint(gone_files->len, ==, 0);
+        const AqStoreMessage *question = list->pdata[0];
+        g_assert_cmpuint(question->files ? question->files->len : 0, ==, v < 2 ? 0 : 2);
+        g_assert_cmpuint(drafted->len, ==, v < 2 ? 0 : 1);
+        if (v >= 2)
+            g_assert_cmpstr(aq_file_get_name(question->files->pdata[1]), ==, "more.csv");
+        g_autoptr(GPtrArray) folders = NULL, chats = NULL;
+        g_assert_cmpint(aq_store_db_folders(db, &folders, NULL), ==, 0);
+        g_assert_cmpint(aq_store_db_list(db, &chats, NULL), ==, 0);
+        g_assert_cmpuint(folders->len, ==, v < 3 ? 0 : 2);
+        g_assert_cmpstr(((const AqStoreChat *)chats->pdata[0])->folder, ==, v < 3 ? NULL : "Water");
     }
 }
 
@@ -403,12 +477,14 @@ static void test_read_only(void)
 /* Every kind of write; says on fd, if there is one, how many are done. */
 static int writes(AqStoreDb *db, int fd)
 {
-    for (char n = 1; n <= 6; n++) {
+    g_autoptr(GPtrArray) files = two_files(20000);
+    for (char n = 1; n <= 7; n++) {
         int rc = n == 1   ? put_chat(db, 10, "chat", 1, FALSE)
-                 : n == 2 ? put_text(db, 10, 11, "question", AQ_MESSAGE_DONE)
+                 : n == 2 ? put_question(db, 10, 11, files)
                  : n == 3 ? put_text(db, 10, 12, "half an ans", AQ_MESSAGE_STREAMING)
                  : n == 4 ? put_text(db, 10, 12, "half an answer", AQ_MESSAGE_DONE)
-                 : n == 5 ? drop(db, AQ_STORE_DROP_MESSAGE, 12)
+                 : n == 5 ? put_draft_files(db, 10, files)
+                 : n == 6 ? drop(db, AQ_STORE_DROP_MESSAGE, 12)
                           : drop(db, AQ_STORE_DROP_CHAT, 10);
         if (rc < 0)
             return n;
@@ -426,16 +502,23 @@ static void check_writes(AqStoreDb *db, int n)
     const AqStoreMessage *last = list->len ? list->pdata[list->len - 1] : NULL;
     g_assert_cmpuint(chats, <=, 1);
     g_assert_cmpuint(list->len, <=, 2);
-    if (n >= 1 && n < 5)
+    g_autoptr(GPtrArray) drafted = draft_files(db, 10);
+    if (n >= 1 && n < 6)
         g_assert_cmpuint(chats, ==, 1);
-    if (n >= 2 && n < 5)
+    if (n >= 2 && n < 6)
         g_assert_cmpuint(list->len, >=, 1);
+    /* A question has all its files or is not there. */
+    if (list->len)
+        assert_two_files(((AqStoreMessage *)list->pdata[0])->files, 20000);
+    if (n == 5 || drafted->len)
+        assert_two_files(drafted, 20000);
     if (n == 3)
         g_assert_true(g_str_has_prefix(last->text, "half an ans"));
     if (n == 4 && list->len == 2)
         g_assert_cmpstr(last->text, ==, "half an answer");
-    if (n == 6 || !chats) {
+    if (n == 7 || !chats) {
         g_assert_cmpuint(list->len, ==, 0);
+        g_assert_cmpuint(drafted->len, ==, 0);
         assert_found(db, "question", "");
     } else if (list->len) {
         assert_found(db, "question", "11");
@@ -496,7 +579,7 @@ static void test_step_killed(void)
         g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
         if (WIFEXITED(status)) {
             g_assert_cmpint(WEXITSTATUS(status), ==, 0);
-            g_assert_cmpint(n, ==, 6);
+            g_assert_cmpint(n, ==, 7);
             break;
         }
         g_assert_cmpint(WTERMSIG(status), ==, SIGKILL);
@@ -622,11 +705,11 @@ static void test_order(void)
 
 /* ---- killed while it streams, edits and deletes ---------------------------------------------- */
 
-/* Says each question that was told as saved, "s CHAT ID", and each chat that it is about to delete, "d CHAT". */
+/* Says each question that was told as saved, "s CHAT ID" (or "e" for another version of it), and each chat or message that it is about to delete, "d ID". */
 static void tell_saved(AqChatStore *store, GObject *owner, gpointer user)
 {
     gint64 *id = g_object_get_data(owner, "ids");
-    printf("s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n", id[0], id[1]);
+    printf("%c %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n", id[2] ? 'e' : 's', id[0], id[1]);
     fflush(stdout);
     *(gint64 *)user = id[1];
 }
@@ -634,14 +717,16 @@ static void tell_saved(AqChatStore *store, GObject *owner, gpointer user)
 G_NORETURN static void stream_forever(const char *path)
 {
     AqChatStore *store = aq_chat_store_new(path);
-    gint64 deleted = 0, told = 0;
+    GPtrArray *files = two_files(30000);
+    gint64 told = 0;
     g_signal_connect(store, "saved", G_CALLBACK(tell_saved), &told);
     for (int i = 0;; i++) {
         AqStoreChat c = {.id = aq_chat_store_new_id(store), .title = (char *)"chat"};
-        gint64 *ids = g_new(gint64, 2);
+        gint64 *ids = g_new0(gint64, 3);
         GObject *owner = g_object_new(G_TYPE_OBJECT, NULL);
         AqStoreMessage q = {.id = aq_chat_store_new_id(store), .chat = c.id};
         q.text = (char *)"question";
+        q.files = files;
         ids[0] = c.id;
         ids[1] = q.id;
         g_object_set_data_full(owner, "ids", ids, g_free);
@@ -660,11 +745,21 @@ G_NORETURN static void stream_forever(const char *path)
             while (g_main_context_iteration(NULL, k == 10 && told != q.id))
                 ;
         }
-        if (i % 3 == 2) {
-            deleted = c.id;
-            printf("d %" G_GINT64_FORMAT "\n", deleted);
+        /* The question in other words, beside the first; the answer, or all of it, goes. */
+        if (i % 3 == 1) {
+            GObject *edited = g_object_new(G_TYPE_OBJECT, NULL);
+            q.id = aq_chat_store_new_id(store);
+            gint64 pair[] = {c.id, q.id, 1};
+            g_object_set_data_full(edited, "ids", g_memdup2(pair, sizeof pair), g_free);
+            aq_chat_store_put_message(store, &q, edited);
+            g_object_unref(edited);
+            printf("d %" G_GINT64_FORMAT "\n", a.id);
             fflush(stdout);
-            aq_chat_store_drop_chat(store, deleted);
+            aq_chat_store_drop_message(store, a.id);
+        } else if (i % 3 == 2) {
+            printf("d %" G_GINT64_FORMAT "\n", c.id);
+            fflush(stdout);
+            aq_chat_store_drop_chat(store, c.id);
         }
     }
 }
@@ -698,7 +793,7 @@ static void test_killed(void)
             if (line[0] == 'd')
                 g_hash_table_add(deleted, g_strdup(line + 2));
             else
-                g_ptr_array_add(saved, g_strdup(line + 2));
+                g_ptr_array_add(saved, g_strconcat(line + 2, line[0] == 'e' ? " e" : NULL, NULL));
             if (n == lines) {
                 g_usleep((gulong)g_rand_int_range(rand, 0, 3000));
                 g_subprocess_force_exit(child);
@@ -707,18 +802,25 @@ static void test_killed(void)
         g_subprocess_wait(child, NULL, NULL);
         g_assert_cmpuint(saved->len, >, 0);
         AqStoreDb *db = open_db(path, NULL);
-        guint partial = 0;
+        guint partial = 0, edited = 0;
         for (guint i = 0; i < saved->len; i++) {
-            g_auto(GStrv) id = g_strsplit(saved->pdata[i], " ", 2);
+            g_auto(GStrv) id = g_strsplit(saved->pdata[i], " ", 3);
+            gboolean edit = id[2] != NULL;
+            edited += edit;
             if (g_hash_table_contains(deleted, id[0]))
                 continue;
             g_autoptr(GPtrArray) list = messages(db, g_ascii_strtoll(id[0], NULL, 10));
-            g_assert_cmpuint(list->len, >=, 1);
-            g_assert_cmpint(((AqStoreMessage *)list->pdata[0])->id, ==,
-                            g_ascii_strtoll(id[1], NULL, 10));
-            partial += list->len > 1;
+            const AqStoreMessage *question = NULL;
+            for (guint k = 0; k < list->len; k++) {
+                const AqStoreMessage *m = list->pdata[k];
+                if (m->id == g_ascii_strtoll(id[1], NULL, 10))
+                    question = m;
+                partial += m->role == AQ_MESSAGE_ASSISTANT && !edit;
+            }
+            g_assert_nonnull(question);
+            assert_two_files(question->files, 30000);
         }
-        g_assert_cmpuint(partial + g_hash_table_size(deleted) + 2, >=, saved->len);
+        g_assert_cmpuint(partial + g_hash_table_size(deleted) + 2, >=, saved->len - edited);
         aq_store_db_close(db);
     }
 }

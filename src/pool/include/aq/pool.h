@@ -99,6 +99,12 @@ int aq_trust_remove(aq_trust *, const aq_id *, aq_err *) AQ_MUST;
 /** Leave the pool: secret and roster are forgotten, the identity stays. */
 int aq_trust_leave(aq_trust *, aq_err *) AQ_MUST;
 
+/** What this PC shows to programs over TLS: a certificate of its identity's key, for its names, its addresses and `name` [n], and the
+ * key behind it, as PEM ended by NUL (the caller wipes it). ret_path: the certificate alone, for programs to trust; the file stays the
+ * same as long as it holds all names. Errors: IO, NOMEM. */
+int aq_trust_server_cert(const aq_trust *, const char *const *name, uint32_t n, aq_bytes *ret_pem,
+                         char *ret_path, size_t cap, aq_err *) AQ_MUST;
+
 /** The pool's secret for a PC without a screen: 14 groups of 4 letters. AUTH when in no pool. The
  * caller wipes it. */
 #define AQ_SECRET_TEXT_MAX 70u
