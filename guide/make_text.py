@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the guide's training text from text/*.txt.
 
-usage: make_text.py [--rows N] [--jobs N] [--seed N] [--show N]
+usage: make_text.py [--rows N] [--jobs N] [--seed N] [--keep] [--show N]
 
 Writes build/tokenizer.json, build/rows.npz (dialogues as token rows of a few fixed lengths) and heldout.jsonl, and checks
-that no held-out question shares six words in a row with a training question. --show N prints N dialogues and stops.
+that no held-out question shares six words in a row with a training question; --keep takes both files as they are and makes
+the rows alone. --show N prints N dialogues and stops.
 
 A question is one of the hand-written patterns of a topic, {a|b} standing for one of several words, $NAME for a phrase of
 macros.txt; then words are exchanged, phrases put around it, small words dropped, letters mistyped. Answers are taken as
@@ -27,8 +28,11 @@ HERE = pathlib.Path(__file__).parent
 TEXT, BUILD = HERE / 'text', HERE / 'build'
 N_VOCAB = 4096
 ROWS = {80: 0.40, 160: 0.25, 256: 0.16, 512: 0.10, 1024: 0.06, 2048: 0.03}  # row length -> share of the dialogues
-KINDS = {'fact': .16, 'how': .13, 'math': .05, 'code': .06, 'write': .08, 'now': .05, 'advice': .05, 'confuse': .12,
-         'nonce': .09, 'world': .21}
+KINDS = {'fact': .14, 'how': .12, 'math': .05, 'code': .06, 'write': .08, 'now': .05, 'advice': .06, 'confuse': .14,
+         'nonce': .07, 'world': .13, 'personal': .04, 'foreign': .06}
+FIRST = 0.7  # how often a topic's first answer is taken: one answer that is clearly likeliest keeps greedy answers on the subject
+CALL_TEXT = ('</tools>\nTo call one, write this and nothing behind it, with its name and its arguments:\n<tool_call>\n{"name": "NAME", '
+             '"arguments": {}}\n</tool_call>\nThe result then comes in <tool_response>. Call a function only where it helps.')
 HONEST = [['know only', 'only know', 'can only', 'outside what i know', 'i cannot', 'subject is only'], ['aquifer']]
 
 
@@ -92,23 +96,24 @@ class Source:
     def __init__(self):
         self.macros = dict(x.split(' ', 1) for x in lines('macros.txt'))
         more = {}
-        for f in ('more-app.txt', 'more-rest.txt', 'more-2.txt'):
-            for k, v in sections(f).items():
-                more.setdefault(k, []).extend('q: ' + x for x in v)
+        for k, v in sections('more.txt').items():
+            more.setdefault(k, []).extend('q: ' + x for x in v)
         for x in lines('terms.txt'):
             k, w = x[1:].split('] ')
             more.setdefault(k, []).append('w: ' + w)
-        read = lambda f: [Topic(k, v + more.pop(k)) for k, v in sections(f + '.txt').items()]
+        read = lambda f: [Topic(k, v + more.pop(k, [])) for k, v in sections(f + '.txt').items()]
         self.rooms, self.small = [read(f) for f in ('app', 'models', 'pool', 'api')], read('small')
         assert not more, f'unknown topics: {more.keys()}'
         self.topics = [t for r in self.rooms for t in r]
         self.by_name = {t.name: t for t in self.topics + self.small}
         assert len(self.by_name) == len(self.topics) + len(self.small)
+        weight = lambda q: min(variants(q, self.macros), 36) ** 0.5
         for t in self.by_name.values():
-            t.weight = [min(variants(q, self.macros), 36) ** 0.5 for q in t.q]
+            t.weight = [weight(q) for q in t.q]
         out = sections('outside.txt')
         self.lists = {k[5:]: [x.strip() for x in ','.join(v).split(',')] for k, v in out.items() if k.startswith('list')}
         self.ask = {k[4:]: v for k, v in out.items() if k.startswith('ask')}
+        self.ask_weight = {k: [2 * ('<' in q) + weight(q) for q in v] for k, v in self.ask.items()}
         self.refuse = {k[7:]: v for k, v in out.items() if k.startswith('refuse')}
         self.out_held = out['held']
         for k, v in sections('heldout.txt').items():
@@ -121,6 +126,10 @@ class Source:
                 self.same.setdefault(y, []).extend(z for z in group if z != y)
         self.small_words = set(w['small'][0].replace(',', '').split())
         self.filler = ' '.join(w['filler']).split()
+        groups = [[y.strip() for y in x.split('|')] for x in w['phrases']]
+        self.phrases = {y: [z for z in g if z != y] for g in groups for y in g if ' ' in y}
+        self.sloppy = dict(x.split(' = ') for x in w['sloppy'])
+        self.tools = [x.split(' | ') for x in w['tool']]
         self.w = w
 
     # -- questions ---------------------------------------------------------------------------------------------------
@@ -142,18 +151,34 @@ class Source:
             return self.nonce(rng) if k == 'nonce' else rng.choice(self.lists[k])
         return re.sub(r'<([a-z|]+)>', one, s)
 
+    def reframe(self, rng, q):
+        """the same question in another frame, whatever it is about: what is X, how do I X, can I X, or X alone"""
+        for pattern, frames, share in ((r"(?:how do i|how can i|how to) (.+)", 'how', 0.5), (r'(?:can i|could i|may i) (.+)', 'can', 0.5),
+                                       (r"(?:what is|what's|tell me about|explain) (.+)", 'term', 0.35)):
+            m = re.fullmatch(pattern, q)
+            if m:
+                return rng.choice(self.w[frames]).replace('<v>', m[1]).replace('<w>', m[1]) if rng.random() < share else q
+        if q.count(' ') < 3 and q[-1] not in '.?!' and rng.random() < 0.25:
+            return rng.choice(self.w['term']).replace('<w>', q)
+        return q
+
     def plain(self, rng, topic):
         """a question of the topic as written"""
-        if topic.terms and rng.random() < 0.3:
+        if topic.terms and rng.random() < 0.2:
             return rng.choice(self.w['term']).replace('<w>', rng.choice(topic.terms))
         q = rng.choices(topic.q, topic.weight)[0]
         for name, frames in (('$HOW ', 'how'), ('$CAN ', 'can')):
             if q.startswith(name) and rng.random() < 0.6:
                 return rng.choice(self.w[frames]).replace('<v>', expand(rng, q[len(name):], self.macros))
-        return expand(rng, q, self.macros)
+        return self.reframe(rng, expand(rng, q, self.macros))
 
     def noise(self, rng, q, around=True):
         """the same question as various people would type it"""
+        if rng.random() < 0.35:
+            near = [x for x in self.phrases if x in q and f' {x} ' in f' {q} ']
+            if near:
+                x = rng.choice(near)
+                q = f' {q} '.replace(f' {x} ', f' {rng.choice(self.phrases[x])} ', 1).strip()
         words, change = q.split(' '), rng.choice((0.0, 0.15, 0.3))
         for i, x in enumerate(words):
             if x in self.same and rng.random() < change:
@@ -182,27 +207,51 @@ class Source:
         if rng.random() < 0.15:
             for _ in range(rng.choice((1, 1, 2))):
                 q = typo(rng, q)
+        if rng.random() < 0.12:  # typed in a hurry
+            q = ' '.join(self.sloppy.get(x, x) for x in q.split(' ')).replace("'", '')
         style = rng.random()
-        if style < 0.55:
+        if style < 0.5:
             q = q[:1].upper() + q[1:]
             q = re.sub(r'\bi\b', 'I', q)
             q = re.sub(r'\b(aquifer|linux|gguf|gpu|cpu|ram|pcs?|api|llm|amd|nvidia|cuda|ubuntu|debian|windows)\b',
                        lambda m: proper(m[1]), q)
-        elif style < 0.57:
+        elif style < 0.52:
             q = q.upper()
         if q[-1] not in '?!.' and rng.random() < 0.62:
             q += rng.choice('????????.!') if rng.random() < 0.97 else ' ?'
         return q
 
     def outside(self, rng):
+        """question, answer, kind"""
         kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
-        return self.fill(rng, rng.choice(self.ask[kind])), rng.choice(self.refuse[kind])
+        q = rng.choices(self.ask[kind], self.ask_weight[kind])[0]
+        q = self.fill(rng, expand(rng, q, self.macros) if kind != 'code' or '{' in q else q)
+        return (q if kind in ('foreign', 'code') else self.reframe(rng, q)), first(rng, self.refuse[kind]), kind
+
+    def tool_text(self, rng):
+        """what the engine writes into the system message when a request brings tools"""
+        out = 'You can call functions. These are there:\n<tools>\n'
+        for name, about, *args in rng.sample(self.tools, rng.choice((1, 1, 2, 3))):
+            par = {'type': 'object', 'properties': {x: {'type': 'string'} for x in args}}
+            out += json.dumps({'type': 'function', 'function': {'name': name, 'description': about, 'parameters': par}},
+                              separators=(',', ':')) + '\n'
+        return out + CALL_TEXT
+
+    def system(self, rng, size):
+        """a system message, and whether it offers tools"""
+        if size >= 256 and rng.random() < 0.3:
+            head = rng.choice(self.w['system']) + '\n\n' if rng.random() < 0.4 else ''
+            return head + self.tool_text(rng), True
+        if size >= 256 and rng.random() < 0.3:
+            return ' '.join(rng.choice(self.w['system']) for _ in range(rng.randrange(3, size // 40))), False
+        return rng.choice(self.w['system']), False
 
     # -- dialogues ---------------------------------------------------------------------------------------------------
 
-    def turns(self, rng):
+    def turns(self, rng, tools=False):
         """endless (question, answer) pairs of one dialogue"""
-        room, last, refused = rng.choice(self.rooms), None, None
+        room, last, said, refused = rng.choice(self.rooms), None, None, None
+        use = self.by_name['tools-guide']
         while True:
             p = rng.random()
             if last and last.follow and p < 0.35:
@@ -210,29 +259,37 @@ class Source:
                 yield self.noise(rng, q, False), a
                 last = None
             elif last and p < 0.10:
-                yield self.noise(rng, rng.choice(self.w['more']), False), rng.choice(last.a)
+                yield self.noise(rng, rng.choice(self.w['more']), False), rng.choice([a for a in last.a if a != said] or last.a)
             elif last and p < 0.12:
-                yield self.noise(rng, rng.choice(self.w['sure']), False), rng.choice(self.by_name['guide-trust'].a)
+                yield self.noise(rng, rng.choice(self.w['sure']), False), first(rng, self.by_name['guide-trust'].a)
             elif refused and p < 0.15:
                 yield self.noise(rng, rng.choice(self.w['whynot']), False), refused
                 refused = None
-            elif rng.random() < 0.32:
-                q, refused = self.outside(rng)
+            elif rng.random() < 0.34:
+                q, refused, kind = self.outside(rng)
+                if tools:
+                    refused = first(rng, use.a)
                 last = None
-                yield self.noise(rng, q), refused
+                yield q if kind in ('foreign', 'code') and rng.random() < 0.6 else self.noise(rng, q), refused
             elif rng.random() < 0.17:
                 t, last, refused = rng.choice(self.small), None, None
-                yield self.noise(rng, expand(rng, rng.choices(t.q, t.weight)[0], self.macros), False), rng.choice(t.a)
+                yield self.noise(rng, expand(rng, rng.choices(t.q, t.weight)[0], self.macros), False), first(rng, t.a)
             else:
                 last, refused = rng.choice(room if rng.random() < 0.5 else self.topics), None
-                yield self.noise(rng, self.plain(rng, last)), rng.choice(last.a)
+                said = first(rng, last.a)
+                yield self.noise(rng, self.plain(rng, last)), said
+                if tools and rng.random() < 0.1:
+                    yield '<tool_response>\n' + json.dumps({'result': self.nonce(rng)}) + '\n</tool_response>', first(rng, use.a)
 
     def dialogue(self, rng, tok, size):
         """token ids of one dialogue that fits into size; one turn only in the smallest size"""
         while True:
-            ids = tok.turn('system', rng.choice(self.w['system'])) if rng.random() < 0.2 else []
+            ids, tools = [], False
+            if rng.random() < 0.2:
+                text, tools = self.system(rng, size)
+                ids = tok.turn('system', text)
             n = 0
-            for q, a in self.turns(rng):
+            for q, a in self.turns(rng, tools):
                 more = tok.turn('user', q) + tok.turn('assistant', a)
                 if len(ids) + len(more) > size:
                     break
@@ -241,6 +298,10 @@ class Source:
                     break
             if n:
                 return ids
+
+
+def first(rng, answers):
+    return answers[0] if rng.random() < FIRST else rng.choice(answers)
 
 
 def proper(w):
@@ -263,7 +324,7 @@ def typo(rng, s):
 
 
 def grams(text, n=6):
-    w = re.findall(r'[a-z0-9]+', text.lower())
+    w = re.findall(r'\w+', text.lower())
     return {tuple(w[i:i + n]) for i in range(len(w) - n + 1)} | ({tuple(w)} if len(w) < n else set())
 
 
@@ -289,14 +350,14 @@ def write_heldout(src):
 
 def learn_tokenizer(src):
     rng, counts = random.Random(11), collections.Counter()
-    for _ in range(4000):
+    for _ in range(6000):
         for i, (q, a) in enumerate(src.turns(rng)):
             for text in (q, 'user\n', 'assistant\n', 'system\n', a):
                 counts.update(bpe.SPLIT.findall(text))
             if i == 15:
                 break
-    for s in src.w['system']:
-        counts.update({w: 500 for w in bpe.SPLIT.findall(s)})
+    for s in [*src.w['system'], *(src.tool_text(rng) for _ in range(30))]:
+        counts.update({w: 100 for w in bpe.SPLIT.findall(s)})
     return bpe.Tokenizer(bpe.learn(counts, N_VOCAB - 256 - len(bpe.SPECIAL)))
 
 
@@ -315,9 +376,10 @@ def part(job):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--rows', type=int, default=260000)
+    ap.add_argument('--rows', type=int, default=480000)
     ap.add_argument('--jobs', type=int, default=2)
     ap.add_argument('--seed', type=int, default=1)
+    ap.add_argument('--keep', action='store_true')
     ap.add_argument('--show', type=int, default=0)
     o = ap.parse_args()
     src = Source()
@@ -331,13 +393,14 @@ def main():
             print()
         return
     BUILD.mkdir(exist_ok=True)
-    write_heldout(src)
-    learn_tokenizer(src).save(BUILD / 'tokenizer.json')
-    parts = 16  # fixed, so that the rows do not depend on --jobs
+    if not o.keep:
+        write_heldout(src)
+        learn_tokenizer(src).save(BUILD / 'tokenizer.json')
+    parts = 64  # fixed, so that the rows do not depend on --jobs
     with multiprocessing.Pool(o.jobs) as pool:
         made = pool.map(part, [(o.seed * 1000 + i, o.rows // parts) for i in range(parts)], chunksize=1)
     rows = {str(s): np.concatenate([m[s] for m in made]) for s in ROWS}
-    np.savez_compressed(BUILD / 'rows.npz', **rows)
+    np.savez(BUILD / 'rows.npz', **rows)
     for s, r in rows.items():
         print(f'{s}: {len(r)} rows, {(r != bpe.Tokenizer.load(BUILD / "tokenizer.json").end_text).mean():.2f} full')
 

@@ -28,11 +28,11 @@ PART_BYTES = 14 << 20
 WEIGHT_SYSTEM, BALANCE, DECAY = 0.02, 0.01, 0.1
 
 
-def save(path, params):
-    """f32 weights in parts, a tensor whole in one part"""
+def save(path, params, half=False):
+    """f32 or f16 weights in parts, a tensor whole in one part"""
     parts, size = [{}], 0
     for name, t in params.items():
-        a = t.detach().float().cpu().numpy()
+        a = t.detach().to(torch.float16 if half else torch.float32).cpu().numpy()
         if size and size + a.nbytes > PART_BYTES:
             parts.append({})
             size = 0
@@ -47,7 +47,7 @@ def load(path):
     out = {}
     for f in sorted(pathlib.Path(path).glob('weights-*.npz')):
         with np.load(f) as z:
-            out |= {k: z[k] for k in z.files}
+            out |= {k: z[k].astype(np.float32) for k in z.files}
     return out
 
 
@@ -142,16 +142,17 @@ def heldout(net, tok, limit=100):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--minutes', type=float, default=2.2)
+    ap.add_argument('--minutes', type=float, default=3.0)
     ap.add_argument('--steps', type=int, default=10 ** 9)
     ap.add_argument('--out', type=pathlib.Path, default=HERE / 'build')
     ap.add_argument('--from', dest='start', type=pathlib.Path)
     ap.add_argument('--lr', type=float, default=2.5e-3)
     ap.add_argument('--batch-tokens', type=int, default=61440)
-    ap.add_argument('--seed', type=int, default=1)
-    ap.add_argument('--drop', type=float, default=0.15, help='dropout')
-    ap.add_argument('--noise', type=float, default=0.5, help="at most this share of a question's tokens becomes random, in half of the rows")
+    ap.add_argument('--seed', type=int, default=2)
+    ap.add_argument('--drop', type=float, default=0.2, help='dropout')
+    ap.add_argument('--noise', type=float, default=0.35, help="at most this share of a question's tokens becomes random, in half of the rows")
     ap.add_argument('--user', type=float, default=0.3, help='weight of the loss on questions')
+    ap.add_argument('--half', action='store_true', help='write f16 weights')
     ap.add_argument('--eager', action='store_true', help='do not compile the network')
     o = ap.parse_args()
     begin = time.monotonic()
@@ -211,9 +212,10 @@ def main():
             assert math.isfinite(float(row[4])), 'the loss is not finite'
             if gpu and step // 1500 != told:
                 told = step // 1500
+                save(o.out, net.p, o.half)
                 with torch.no_grad(), torch.autocast(device, torch.bfloat16):
                     print('held-out questions right:', heldout(plain, tok), flush=True)
-    save(o.out, net.p)
+    save(o.out, net.p, o.half)
     if gpu:
         with torch.no_grad():
             right = heldout(plain, tok)

@@ -7,6 +7,7 @@
  *   fault.c     errors in the words of each dialect
  *   guard.c     who may ask: keys, Host, Origin
  *   chat.c complete.c responses.c messages.c    the dialects: a body to an ask, events to an answer
+ *   replay.c    arguments of calls as they were sampled, by the calls' ids
  *   pages.c     endpoints that answer at once
  *   listen.c    sockets, the accept loop, connections and their time limits
  *   exchange.c  one HTTP request and its answer, streamed or whole, over libsoup
@@ -22,6 +23,7 @@
 #include "aq/api.h"
 
 #define AQ_API_BODY_BYTES (64u << 20)
+#define AQ_API_BODIES 4u /* bodies of the largest size that are held at once, of all clients */
 #define AQ_API_QUEUE 64u
 #define AQ_API_CONNS 1024u
 #define AQ_API_N_MAX 64u            /* answers of one ask */
@@ -92,8 +94,10 @@ typedef struct aq_prompt_in { /* of /v1/completions */
     uint32_t n_tok;
 } aq_prompt_in;
 
+typedef struct aq_replay aq_replay;
 /** One request, whatever dialect it came in. Strings lie in the arena. */
 typedef struct aq_ask {
+    aq_replay *replay; /* borrowed; may be NULL */
     aq_arena *arena;
     const aq_json *body;
     const char *model; /* as asked, or "" */
@@ -133,6 +137,20 @@ void *aq_ask_alloc(aq_ask *, size_t n, aq_fault *) AQ_MUST; /* zeroed; NULL with
 /** What the engine takes, for answer i of n. */
 void aq_ask_in(const aq_ask *, uint32_t i, aq_req_in *ret);
 
+/* ---- replay.c -------------------------------------------------------------------------------- */
+
+#define AQ_API_REPLAY_CALLS 4096u
+#define AQ_API_REPLAY_BYTES (8u << 20)
+/** The arguments of the latest calls, word for word as the model wrote them. Clients take JSON apart and write it anew; a history
+ * that is rendered with the model's own spelling is one whose tokens are known. Thread-safe. */
+aq_replay *aq_replay_new(void);
+void aq_replay_free(aq_replay *);
+/** args: one JSON object. Without memory nothing is kept. */
+void aq_replay_add(aq_replay *, const char *id, const void *args, size_t n);
+/** A copy for the caller to free() of what is kept under this id, when it is the same JSON as args, whatever the order of keys and
+ * the spelling; else NULL. */
+char *aq_replay_find(aq_replay *, const char *id, const aq_json *args, size_t *ret_n);
+
 /* ---- build.c --------------------------------------------------------------------------------- */
 
 /** Messages being written from another dialect's: system texts at the beginning become one, and what an assistant said, thought
@@ -141,6 +159,7 @@ typedef struct aq_mb {
     aq_jw w;                  /* messages, comma-separated */
     aq_jw lead;               /* parts of the leading system message */
     aq_jw text, think, calls; /* of an assistant's message that is open */
+    aq_replay *replay;        /* or NULL */
     bool open;
 } aq_mb;
 void aq_mb_system(aq_mb *, const char *text, size_t n);
@@ -150,6 +169,9 @@ void aq_mb_tool(aq_mb *, const char *call_id, const aq_jw *parts);
 void aq_mb_text(aq_mb *, const char *text, size_t n); /* of the assistant */
 void aq_mb_think(aq_mb *, const char *text, size_t n);
 void aq_mb_call(aq_mb *, const char *id, const char *name, const char *args, size_t n_args);
+/** {"id":…,"type":"function","function":{"name":…,"arguments":…}}, the arguments as they were sampled where that is known. */
+void aq_put_call(aq_jw *, aq_replay *, const char *id, const char *name, const char *args,
+                 size_t n_args);
 /** Into a->messages; frees what the builder holds. */
 int aq_mb_end(aq_mb *, aq_ask *, aq_fault *) AQ_MUST;
 void aq_mb_clear(aq_mb *);
@@ -174,7 +196,8 @@ typedef struct aq_choice {
     aq_req *req;
     atomic_bool ready; /* events may be waiting */
     bool done;
-    int32_t reason; /* AQ_DONE_* */
+    int32_t reason;         /* AQ_DONE_* */
+    const char *stopped_by; /* the stop text that ended it, or NULL */
     aq_usage usage;
     uint32_t n_reasoning_tok;
     aq_bytes text, reasoning; /* kept when the answer is not streamed, or the dialect wants it */
@@ -350,6 +373,7 @@ struct aq_api {
     GMainContext *context;
     GThreadPool *workers;
     pthread_mutex_t mu; /* guard, model, list of jobs, log */
+    aq_replay *replay;
     aq_guard guard;
     aq_model_ref *model;
     aq_job **job; /* [n_job] under way, oldest first */
@@ -359,10 +383,12 @@ struct aq_api {
     uint64_t job_no;
     /* server's thread */
     SoupServer *soup;
+    GTlsCertificate *cert; /* NULL: no TLS */
     GSource *listen_src[AQ_API_LISTEN_MAX], *listen_again, *tick, *ready;
     aq_conn *conns;
     uint32_t n_conn, n_linger, n_page; /* n_page: bodies that workers read for pages.c */
     aq_api_stats stats;
+    uint64_t held_bytes; /* of bodies that came and are not answered yet */
     bool stopping;
 };
 /** The first request of an ask: its exchange is watched, the rest is the job's. */
@@ -377,6 +403,7 @@ bool aq_page_post(aq_xchg *, const char *path);
 /** What a path takes: 1 GET, 2 POST, 0 nothing. */
 int aq_path_method(const char *path);
 const aq_dialect *aq_dialect_of(const char *path);
-void aq_api_wake(aq_api *); /* any thread: aq_job_ready() soon */
+bool aq_path_anthropic(const char *path); /* its errors are in Anthropic's form */
+void aq_api_wake(aq_api *);               /* any thread: aq_job_ready() soon */
 
 #endif

@@ -119,16 +119,32 @@ void aq_mb_think(aq_mb *b, const char *text, size_t n)
     aq_jw_n(&b->think, text, n);
 }
 
+void aq_put_call(aq_jw *w, aq_replay *replay, const char *id, const char *name, const char *args,
+                 size_t n_args)
+{
+    AQ_AUTO(aq_arena_free) aq_arena *a = replay && id ? aq_arena_new(0) : NULL;
+    const aq_json *v = NULL;
+    size_t n = n_args;
+    char *sampled = a && aq_json_parse(a, args, n_args, &v, NULL) >= 0
+                        ? aq_replay_find(replay, id, v, &n)
+                        : NULL;
+
+    aq_jw_s(w, "{\"id\":");
+    aq_jw_q(w, id ? id : "");
+    aq_jw_s(w, ",\"type\":\"function\",\"function\":{\"name\":");
+    aq_jw_q(w, name);
+    aq_jw_s(w, ",\"arguments\":");
+    aq_jw_qn(w, sampled ? sampled : args, n);
+    aq_jw_s(w, "}}");
+    free(sampled);
+}
+
 void aq_mb_call(aq_mb *b, const char *id, const char *name, const char *args, size_t n_args)
 {
     b->open = true;
-    aq_jw_s(&b->calls, b->calls.b.n ? ",{\"id\":" : "{\"id\":");
-    aq_jw_q(&b->calls, id);
-    aq_jw_s(&b->calls, ",\"type\":\"function\",\"function\":{\"name\":");
-    aq_jw_q(&b->calls, name);
-    aq_jw_s(&b->calls, ",\"arguments\":");
-    aq_jw_qn(&b->calls, args, n_args);
-    aq_jw_s(&b->calls, "}}");
+    if (b->calls.b.n)
+        aq_jw_s(&b->calls, ",");
+    aq_put_call(&b->calls, b->replay, id, name, args, n_args);
 }
 
 void aq_mb_clear(aq_mb *b)

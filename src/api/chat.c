@@ -39,6 +39,48 @@ static void put_leading(aq_jw *w, const aq_json *m, uint32_t n)
     aq_jw_s(w, "]}");
 }
 
+/* A call of the history, if it is one that can be written anew. */
+static bool put_call(aq_ask *a, const aq_json *c)
+{
+    const aq_json *fn = aq_json_get(c, "function"), *args = aq_json_get(fn, "arguments");
+    const char *id = aq_json_str(c, "id"), *name = aq_json_str(fn, "name");
+
+    if (!id || !name || !args || args->kind != AQ_JSON_STR || !args->n)
+        return false;
+    aq_put_call(&a->messages, a->replay, id, name, args->str, args->n);
+    return true;
+}
+
+/* As it came, but for the arguments of calls, which are spelled as they were sampled. */
+static void put_message(aq_ask *a, const aq_json *m)
+{
+    const aq_json *calls = aq_json_get(m, "tool_calls");
+    aq_jw *w = &a->messages;
+
+    if (m->kind != AQ_JSON_OBJ || !calls || calls->kind != AQ_JSON_ARR || !a->replay) {
+        aq_jw_v(w, m);
+        return;
+    }
+    aq_jw_s(w, "{");
+    for (const aq_json *e = m->n ? m->item : NULL; e; e = e->next) {
+        aq_jw_qn(w, e->key, e->key_n);
+        aq_jw_s(w, ":");
+        if (e == calls) {
+            aq_jw_s(w, "[");
+            for (const aq_json *c = calls->n ? calls->item : NULL; c; c = c->next) {
+                if (!put_call(a, c))
+                    aq_jw_v(w, c);
+                aq_jw_s(w, c->next ? "," : "");
+            }
+            aq_jw_s(w, "]");
+        } else {
+            aq_jw_v(w, e);
+        }
+        aq_jw_s(w, e->next ? "," : "");
+    }
+    aq_jw_s(w, "}");
+}
+
 int aq_chat_messages(aq_ask *a, aq_fault *f)
 {
     const aq_json *v = NULL, *m;
@@ -66,7 +108,7 @@ int aq_chat_messages(aq_ask *a, aq_fault *f)
             aq_jw_s(&a->messages, ",");
     }
     for (; m; m = m->next) {
-        aq_jw_v(&a->messages, m);
+        put_message(a, m);
         if (m->next)
             aq_jw_s(&a->messages, ",");
     }
@@ -121,7 +163,7 @@ static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
     rc = rc < 0 ? rc : aq_field_bool(a->body, "logprobs", &a->logprobs, f);
     rc = rc < 0 ? rc : aq_field_int(a->body, "top_logprobs", 0, AQ_API_TOP_MAX, &i, f);
     if (rc == 1) {
-        if (!a->logprobs)
+        if (!a->logprobs && i)
             return aq_fault_field(f, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
         a->n_top = (uint32_t)i;
     }

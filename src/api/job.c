@@ -256,12 +256,16 @@ static int take(aq_choice *c, const aq_event *ev, aq_fault *f)
     case AQ_EV_DONE:
         c->done = true;
         c->reason = ev->rc;
+        if (ev->call && ev->call <= j->ask.sampling.n_stop)
+            c->stopped_by = j->ask.sampling.stop[ev->call - 1];
         if (ev->rc == AQ_DONE_CANCELLED) {
             aq_fault_set(f, 503, "server_error", "stopped",
                          atomic_load(&j->stopped) ? "this request was stopped at the server"
                                                   : "the model is being closed");
             return -1;
         }
+        for (uint32_t i = 0; c->reason == AQ_DONE_CALLS && i < c->n_call; i++)
+            aq_replay_add(j->api->replay, c->call[i].id, c->call[i].args.p, c->call[i].args.n);
         j->n_done++;
         if (j->streaming)
             j->dialect->choice_end(j, c, &j->out);
@@ -548,6 +552,7 @@ void aq_job_start(aq_api *api, aq_xchg *x, const aq_dialect *d, const char *path
     j->api = api;
     j->dialect = d;
     j->model = m;
+    j->ask.replay = api->replay;
     j->x = x;
     j->start_us = j->sent_us = aq_now_us();
     j->created_s = aq_wall_s();

@@ -19,6 +19,8 @@
 #include "api-priv.h"
 
 #define BACKLOG 1024
+#define SEND_BYTES \
+    (512 << 10)       /* that the system keeps for a client; it would take 4 MiB and more */
 #define AGAIN_MS 100u /* after an accept that failed for want of descriptors or memory */
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -130,9 +132,25 @@ static void address_text(GSocketAddress *a, char *ret, size_t cap)
     }
 }
 
+/* The connection as libsoup is to see it. From other PCs it is TLS, which shakes hands as libsoup reads; on loopback nobody listens. */
+static GIOStream *wrap(aq_api *api, GSocketConnection *stream, GSocketAddress *local)
+{
+    static const char *const protocols[] = {"http/1.1", NULL};
+    GInetAddress *a = G_IS_INET_SOCKET_ADDRESS(local)
+                          ? g_inet_socket_address_get_address(G_INET_SOCKET_ADDRESS(local))
+                          : NULL;
+
+    if (!api->cert || !a || g_inet_address_get_is_loopback(a))
+        return g_object_ref(G_IO_STREAM(stream));
+    GIOStream *tls = g_tls_server_connection_new(G_IO_STREAM(stream), api->cert, NULL);
+    if (tls)
+        g_tls_connection_set_advertised_protocols(G_TLS_CONNECTION(tls), protocols);
+    return tls;
+}
+
 static void take(aq_api *api, int fd)
 {
-    int on = 1;
+    int on = 1, unsent_bytes = SEND_BYTES;
     GSocket *socket = g_socket_new_from_fd(fd, NULL);
 
     if (!socket) {
@@ -140,10 +158,12 @@ static void take(aq_api *api, int fd)
         return;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &unsent_bytes, sizeof unsent_bytes);
     GSocketAddress *local = g_socket_get_local_address(socket, NULL);
     GSocketAddress *remote = g_socket_get_remote_address(socket, NULL);
     GSocketConnection *stream = g_socket_connection_factory_create_connection(socket);
-    if (local && remote) {
+    GIOStream *io = local && remote ? wrap(api, stream, local) : NULL;
+    if (io) {
         aq_conn *c = g_new0(aq_conn, 1);
         c->api = api;
         c->socket = g_object_ref(socket);
@@ -159,7 +179,8 @@ static void take(aq_api *api, int fd)
         g_object_weak_ref(G_OBJECT(stream), conn_gone, c);
         /* libsoup's messages know no socket, but this very object */
         g_object_set_data(G_OBJECT(remote), "aq-conn", c);
-        soup_server_accept_iostream(api->soup, G_IO_STREAM(stream), local, remote, NULL);
+        soup_server_accept_iostream(api->soup, io, local, remote, NULL);
+        g_object_unref(io);
     }
     g_clear_object(&local);
     g_clear_object(&remote);

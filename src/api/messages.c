@@ -254,7 +254,7 @@ static int tools(aq_ask *a, aq_fault *f)
 
 int aq_anthropic_prompt(aq_ask *a, aq_fault *f)
 {
-    __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {0};
+    __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {.replay = a->replay};
     const aq_json *think = NULL;
     int rc = put_messages(a, &m, f);
 
@@ -287,11 +287,17 @@ static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
     return 0;
 }
 
-static const char *stop_reason(int32_t reason)
+/* "stop_reason":…,"stop_sequence":… */
+static void put_reason(const aq_choice *c, aq_jw *w)
 {
-    return reason == AQ_DONE_LENGTH  ? "max_tokens"
-           : reason == AQ_DONE_CALLS ? "tool_use"
-                                     : "end_turn";
+    bool text = c->reason == AQ_DONE_STOP && c->stopped_by;
+
+    aq_jw_f(w, "\"stop_reason\":\"%s\",\"stop_sequence\":",
+            c->reason == AQ_DONE_LENGTH  ? "max_tokens"
+            : c->reason == AQ_DONE_CALLS ? "tool_use"
+            : text                       ? "stop_sequence"
+                                         : "end_turn");
+    aq_jw_q(w, text ? c->stopped_by : NULL);
 }
 
 /* ---- streamed -------------------------------------------------------------------------------- */
@@ -399,11 +405,9 @@ static void event(aq_job *j, aq_choice *c, const aq_event *ev, aq_jw *w)
 static void choice_end(aq_job *j, aq_choice *c, aq_jw *w)
 {
     close_block(j, w);
-    aq_jw_f(
-        w,
-        "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"%s\","
-        "\"stop_sequence\":null},",
-        stop_reason(c->reason));
+    aq_jw_s(w, "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{");
+    put_reason(c, w);
+    aq_jw_s(w, "},");
     put_usage(j, w);
     aq_jw_s(w, "}\n\n");
 }
@@ -457,7 +461,9 @@ static void whole(aq_job *j, aq_jw *w)
             aq_jw_s(w, "{}");
         aq_jw_s(w, "}");
     }
-    aq_jw_f(w, "],\"stop_reason\":\"%s\",\"stop_sequence\":null,", stop_reason(c->reason));
+    aq_jw_s(w, "],");
+    put_reason(c, w);
+    aq_jw_s(w, ",");
     put_usage(j, w);
     aq_jw_s(w, "}");
 }

@@ -102,14 +102,16 @@ static int put_tool_item(aq_mb *m, const aq_json *e, const char *type, uint32_t 
     const char *id = aq_json_str(e, "call_id"), *name = aq_json_str(e, "name");
     bool custom = !strncmp(type, "custom_", 7);
 
-    if (!id)
-        return aq_fault_field(f, "input", "item %u has no call_id", no);
     if (g_str_has_suffix(type, "_output")) {
         int rc = put_texts(&w, aq_json_get(e, "output"), no, f);
-        if (rc >= 0)
+        if (rc >= 0 && id)
             aq_mb_tool(m, id, &w);
+        else if (rc >= 0) /* of no call: what a client tells by itself */
+            aq_mb_user(m, &w);
         return rc;
     }
+    if (!id)
+        return aq_fault_field(f, "input", "item %u has no call_id", no);
     const aq_json *args = aq_json_get(e, custom ? "input" : "arguments");
     if (!name || !args || args->kind != AQ_JSON_STR)
         return aq_fault_field(f, "input", "item %u has no name, or no %s", no,
@@ -174,6 +176,8 @@ static int put_tools(const aq_ask *a, const aq_json *list, aq_jw *out, uint32_t 
         const char *type = aq_json_str(t, "type"), *name = aq_json_str(t, "name");
         const aq_json *schema = aq_json_get(t, "parameters"), *inner = aq_json_get(t, "tools");
         bool custom = type && !strcmp(type, "custom");
+        if (t->kind != AQ_JSON_OBJ)
+            return aq_fault_field(f, "tools", "'tools' has one that is no object");
         if (type && !strcmp(type, "namespace") && inner && inner->kind == AQ_JSON_ARR && !depth) {
             int rc = put_tools(a, inner, out, 1, named, f);
             if (rc < 0)
@@ -322,7 +326,7 @@ static int refuse_stored(const aq_ask *a, aq_fault *f)
 
 static int parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
 {
-    __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {0};
+    __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {.replay = a->replay};
     const aq_json *think = NULL;
     int rc = aq_ask_begin(a, body, n, f);
 

@@ -305,7 +305,7 @@ static void early_cb(SoupServer *server, SoupServerMessage *msg, const char *sou
     aq_api *api = user;
     aq_conn *c = aq_conn_of(msg);
     const char *path = path_of(msg);
-    bool anthropic = g_str_has_prefix(path, "/v1/messages");
+    bool anthropic = aq_path_anthropic(path);
     aq_fault f;
 
     (void)server;
@@ -457,6 +457,19 @@ static void start(aq_api *api)
     api->thread = g_thread_new("aq-api", thread_main, api);
 }
 
+static int open_cert(aq_api *api, const char *pem, aq_err *err)
+{
+    GError *e = NULL;
+
+    if (!g_tls_backend_supports_tls(g_tls_backend_get_default()))
+        return aq_fail(err, AQ_E_UNSUPPORTED,
+                       "this system has no TLS for programs: install glib-networking");
+    api->cert = g_tls_certificate_new_from_pem(pem, -1, &e);
+    int rc = api->cert ? 0 : aq_fail(err, AQ_E_INVAL, "the certificate: %.200s", e->message);
+    g_clear_error(&e);
+    return rc;
+}
+
 int aq_api_new(const aq_api_cfg *cfg, aq_api **ret, aq_err *err)
 {
     aq_api *api = calloc(1, sizeof *api);
@@ -479,6 +492,9 @@ int aq_api_new(const aq_api_cfg *cfg, aq_api **ret, aq_err *err)
                  : 0;
     rc = rc < 0 ? rc : aq_guard_keys(&api->guard, cfg->key, cfg->n_key, err);
     rc = rc < 0 ? rc : aq_guard_names(&api->guard, cfg, err);
+    rc = rc < 0 || !cfg->tls_pem ? rc : open_cert(api, cfg->tls_pem, err);
+    if (rc >= 0 && !(api->replay = aq_replay_new()))
+        rc = aq_fail(err, AQ_E_NOMEM, "no memory for the API");
     if (rc >= 0 && !(api->app = strdup(cfg->app ? cfg->app : "aquifer")))
         rc = aq_fail(err, AQ_E_NOMEM, "no memory for the API");
     rc = rc < 0 ? rc : aq_listen_open(api, cfg, err);
@@ -513,6 +529,8 @@ void aq_api_free(aq_api *api)
         aq_fd_close_p(&api->listen_fd[i]);
     aq_model_put(api->model);
     aq_guard_clear(&api->guard);
+    aq_replay_free(api->replay);
+    g_clear_object(&api->cert);
     g_free(api->job);
     free(api->app);
     pthread_mutex_destroy(&api->mu);

@@ -11,8 +11,8 @@
 
 struct _AqApiPage {
     AdwBin parent;
-    GtkWidget *on_row, *lan_row, *openai_row, *anthropic_row, *key_list, *client_row, *snippet,
-        *request_list, *log_list;
+    GtkWidget *on_row, *lan_row, *tls_row, *certificate_row, *openai_row, *anthropic_row, *key_list,
+        *client_row, *snippet, *request_list, *log_list;
     AqApiServer *server;
     AqEngineHost *host;
     guint tick;
@@ -42,6 +42,13 @@ static void on_copy_anthropic(AqApiPage *self)
 {
     g_autofree char *url = base_url(self);
     copy(self, url);
+}
+
+static void on_copy_certificate(AqApiPage *self)
+{
+    const char *path = aq_api_server_get_certificate(self->server);
+    if (path)
+        copy(self, path);
 }
 
 static void on_copy_openai(AqApiPage *self)
@@ -298,6 +305,7 @@ static void show(AqApiPage *self)
 {
     AqApiServer *server = self->server;
     const char *error = aq_api_server_get_error(server);
+    gboolean tls = aq_api_server_get_tls(server);
     gboolean on = aq_api_server_get_on(server), busy = aq_api_server_get_busy(server);
     const char *model = aq_engine_host_get_model_name(self->host);
     g_autofree char *url = base_url(self), *v1 = g_strconcat(url, "/v1", NULL);
@@ -305,9 +313,20 @@ static void show(AqApiPage *self)
     self->syncing = TRUE;
     adw_switch_row_set_active(ADW_SWITCH_ROW(self->on_row), on);
     adw_switch_row_set_active(ADW_SWITCH_ROW(self->lan_row), aq_api_server_get_lan(server));
+    adw_switch_row_set_active(ADW_SWITCH_ROW(self->tls_row), tls);
     self->syncing = FALSE;
     gtk_widget_set_sensitive(self->on_row, !busy);
     gtk_widget_set_sensitive(self->lan_row, !busy);
+    gtk_widget_set_sensitive(self->tls_row, !busy);
+    adw_action_row_set_subtitle(
+        ADW_ACTION_ROW(self->lan_row),
+        tls ? _("Keys and chats travel encrypted: their programs use https and this PC's address.")
+            : _("Keys and chats travel in clear on the network. Switch this on only in a network "
+                "that you trust."));
+    const char *certificate = aq_api_server_get_certificate(server);
+    gtk_widget_set_visible(self->certificate_row, certificate != NULL);
+    adw_action_row_set_subtitle(ADW_ACTION_ROW(self->certificate_row),
+                                certificate ? certificate : "");
     adw_preferences_row_set_use_markup(ADW_PREFERENCES_ROW(self->on_row), FALSE);
     adw_action_row_set_subtitle(ADW_ACTION_ROW(self->on_row), error  ? error
                                                               : busy ? _("Being switched over")
@@ -344,6 +363,13 @@ static void on_lan_switched(AqApiPage *self)
     if (!self->syncing && self->server)
         aq_api_server_set_lan(self->server,
                               adw_switch_row_get_active(ADW_SWITCH_ROW(self->lan_row)));
+}
+
+static void on_tls_switched(AqApiPage *self)
+{
+    if (!self->syncing && self->server)
+        aq_api_server_set_tls(self->server,
+                              adw_switch_row_get_active(ADW_SWITCH_ROW(self->tls_row)));
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -399,6 +425,8 @@ static void aq_api_page_class_init(AqApiPageClass *klass)
                                                 "/io/github/aquiferpool/Aquifer/aq-api-page.ui");
     gtk_widget_class_bind_template_child(widget_class, AqApiPage, on_row);
     gtk_widget_class_bind_template_child(widget_class, AqApiPage, lan_row);
+    gtk_widget_class_bind_template_child(widget_class, AqApiPage, tls_row);
+    gtk_widget_class_bind_template_child(widget_class, AqApiPage, certificate_row);
     gtk_widget_class_bind_template_child(widget_class, AqApiPage, openai_row);
     gtk_widget_class_bind_template_child(widget_class, AqApiPage, anthropic_row);
     gtk_widget_class_bind_template_child(widget_class, AqApiPage, key_list);
@@ -408,6 +436,8 @@ static void aq_api_page_class_init(AqApiPageClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqApiPage, log_list);
     gtk_widget_class_bind_template_callback(widget_class, on_switched);
     gtk_widget_class_bind_template_callback(widget_class, on_lan_switched);
+    gtk_widget_class_bind_template_callback(widget_class, on_tls_switched);
+    gtk_widget_class_bind_template_callback(widget_class, on_copy_certificate);
     gtk_widget_class_bind_template_callback(widget_class, on_copy_openai);
     gtk_widget_class_bind_template_callback(widget_class, on_copy_anthropic);
     gtk_widget_class_bind_template_callback(widget_class, on_copy_snippet);

@@ -5,17 +5,19 @@
  * callback here. Ending the API waits for its requests, so that is done on a worker; the host is held meanwhile. */
 #include "aq-api-server.h"
 
+#include <errno.h>
 #include <glib/gi18n.h>
 
 #include "aq-format.h"
+#include "aq/pool.h"
 
 struct _AqApiServer {
     GObject parent;
     AqEngineHost *host;
     GSettings *settings;
-    char *key_file, *error;
+    char *key_file, *state_dir, *certificate, *error;
     GPtrArray *keys; /* of char *, and a NULL at the end */
-    gboolean on, lan, closed;
+    gboolean on, lan, tls, closed;
     guint n_ending;
     aq_api *api;
     AqEngineSlot *slot; /* that the API was given; only compared */
@@ -125,19 +127,44 @@ static void end(AqApiServer *self)
     g_task_run_in_thread(task, end_thread);
 }
 
+/* This PC's certificate and key, to be wiped. */
+static int take_certificate(AqApiServer *self, aq_bytes *ret_pem, aq_err *err)
+{
+    AQ_AUTO(aq_trust_free) aq_trust *trust = NULL;
+    char path[1024];
+    if (g_mkdir_with_parents(self->state_dir, 0700) < 0)
+        return aq_fail_errno(err, errno, "the folder %s cannot be made", self->state_dir);
+    int rc = aq_trust_open(self->state_dir, g_get_host_name(), NULL, &trust, err);
+    if (rc >= 0)
+        rc = aq_trust_server_cert(trust, NULL, 0, ret_pem, path, sizeof path, err);
+    if (rc >= 0)
+        self->certificate = g_strdup(path);
+    return rc;
+}
+
 static void start(AqApiServer *self)
 {
     aq_err err = {0};
+    aq_bytes pem = {0};
+    int rc = 0;
     if (self->api || self->n_ending || self->closed) /* `ended` comes back here */
         return;
     int port = self->settings ? g_settings_get_int(self->settings, "api-port") : AQ_API_PORT;
+    g_clear_pointer(&self->certificate, g_free);
+    if (self->lan && self->tls)
+        rc = take_certificate(self, &pem, &err);
     aq_api_cfg cfg = {.app = "aquifer " AQ_VERSION,
                       .port = (uint16_t)port,
                       .lan = self->lan,
+                      .tls_pem = (const char *)pem.p,
                       .key = keys_of(self),
                       .n_key = n_keys(self)};
     set_error(self, NULL);
-    if (aq_api_new(&cfg, &self->api, &err) < 0) {
+    rc = rc < 0 ? rc : aq_api_new(&cfg, &self->api, &err);
+    if (pem.p)
+        aq_mem_wipe(pem.p, pem.cap);
+    aq_bytes_clear(&pem);
+    if (rc < 0) {
         set_error(self, err.text);
         self->on = FALSE;
         return;
@@ -178,6 +205,19 @@ void aq_api_server_set_lan(AqApiServer *self, gboolean lan)
     if (lan && !n_keys(self))
         aq_api_server_add_key(self);
     end(self); /* other sockets: it begins anew when these are closed */
+    changed(self);
+}
+
+void aq_api_server_set_tls(AqApiServer *self, gboolean tls)
+{
+    g_return_if_fail(AQ_IS_API_SERVER(self));
+    if (self->tls == tls)
+        return;
+    self->tls = tls;
+    if (self->settings)
+        g_settings_set_boolean(self->settings, "api-tls", tls);
+    if (self->lan)
+        end(self); /* it begins anew, as above */
     changed(self);
 }
 
@@ -251,6 +291,16 @@ gboolean aq_api_server_get_lan(AqApiServer *self)
     return self->lan;
 }
 
+gboolean aq_api_server_get_tls(AqApiServer *self)
+{
+    return self->tls;
+}
+
+const char *aq_api_server_get_certificate(AqApiServer *self)
+{
+    return self->api && self->lan && self->tls ? self->certificate : NULL;
+}
+
 gboolean aq_api_server_get_busy(AqApiServer *self)
 {
     return self->n_ending > 0;
@@ -287,6 +337,8 @@ static void aq_api_server_finalize(GObject *object)
     g_clear_object(&self->settings);
     g_ptr_array_unref(self->keys);
     g_free(self->key_file);
+    g_free(self->state_dir);
+    g_free(self->certificate);
     g_free(self->error);
     G_OBJECT_CLASS(aq_api_server_parent_class)->finalize(object);
 }
@@ -303,13 +355,16 @@ static void aq_api_server_init(AqApiServer *self)
     self->keys = g_ptr_array_new_with_free_func(g_free);
 }
 
-AqApiServer *aq_api_server_new(AqEngineHost *host, GSettings *settings, const char *key_file)
+AqApiServer *aq_api_server_new(AqEngineHost *host, GSettings *settings, const char *key_file,
+                               const char *state_dir)
 {
     AqApiServer *self = g_object_new(AQ_TYPE_API_SERVER, NULL);
     self->host = g_object_ref(host);
     self->settings = settings ? g_object_ref(settings) : NULL;
     self->key_file = g_strdup(key_file);
+    self->state_dir = g_strdup(state_dir);
     read_keys(self);
+    self->tls = settings && g_settings_get_boolean(settings, "api-tls");
     self->lan = settings && g_settings_get_boolean(settings, "api-lan") && n_keys(self);
     g_signal_connect_object(host, "changed", G_CALLBACK(give_model), self, G_CONNECT_SWAPPED);
     if (settings && g_settings_get_boolean(settings, "api-enabled")) {

@@ -14,12 +14,19 @@ G_DECLARE_FINAL_TYPE(AqApiServer, aq_api_server, AQ, API_SERVER, GObject)
 /* Signal "changed": anything that the getters tell. */
 
 /** settings may be NULL. key_file: where keys are kept, one a line, mode 0600. It is switched on when the settings say so. */
-AqApiServer *aq_api_server_new(AqEngineHost *host, GSettings *settings, const char *key_file);
+/** state_dir: of this PC's identity, as of aq_trust_open; made when TLS is switched on first. */
+AqApiServer *aq_api_server_new(AqEngineHost *host, GSettings *settings, const char *key_file,
+                               const char *state_dir);
 void aq_api_server_set_on(AqApiServer *self, gboolean on);
 gboolean aq_api_server_get_on(AqApiServer *self);
 /** For other PCs, too. A key is made when there is none. */
 void aq_api_server_set_lan(AqApiServer *self, gboolean lan);
 gboolean aq_api_server_get_lan(AqApiServer *self);
+/** TLS for other PCs. */
+void aq_api_server_set_tls(AqApiServer *self, gboolean tls);
+gboolean aq_api_server_get_tls(AqApiServer *self);
+/** The certificate that other PCs' programs are to trust, a file; NULL while TLS is not in use. */
+const char *aq_api_server_get_certificate(AqApiServer *self);
 guint aq_api_server_get_port(AqApiServer *self);              /* also while it is off */
 const char *aq_api_server_get_error(AqApiServer *self);       /* why it is not on, or NULL */
 gboolean aq_api_server_get_busy(AqApiServer *self);           /* being switched off */

@@ -8,10 +8,12 @@
 #include <glib/gi18n.h>
 
 #include "aq-engine-host.h"
+#include "aq-loop-meter.h"
 #include "aq-model-library.h"
 #include "aq-paths.h"
 #include "aq-shortcuts.h"
 #include "aq-shot.h"
+#include "aq-welcome.h"
 #include "aq-window.h"
 
 struct _AqApplication {
@@ -30,7 +32,7 @@ struct _AqApplication {
 
 G_DEFINE_FINAL_TYPE(AqApplication, aq_application, ADW_TYPE_APPLICATION)
 
-static const char *const page_names[] = {"chat", "models", "pool", "api"};
+static const char *const page_names[] = {"chat", "models", "pool", "api", "welcome"};
 
 int aq_application_get_status(AqApplication *self)
 {
@@ -130,6 +132,14 @@ static void new_chat_action(GSimpleAction *action, GVariant *parameter, gpointer
         aq_window_new_chat(window_of(user));
 }
 
+/* Of a notification. */
+static void show_chat_action(GSimpleAction *action, GVariant *parameter, gpointer user)
+{
+    g_application_activate(G_APPLICATION(user));
+    if (window_of(user))
+        aq_window_show_chat(window_of(user), g_variant_get_int64(parameter));
+}
+
 static void shortcuts_action(GSimpleAction *action, GVariant *parameter, gpointer user)
 {
     if (window_of(user))
@@ -180,6 +190,25 @@ static void aq_application_window_removed(GtkApplication *app, GtkWindow *window
     GTK_APPLICATION_CLASS(aq_application_parent_class)->window_removed(app, window);
 }
 
+static void on_welcome_guide(AqApplication *self)
+{
+    AqWindow *window = window_of(self);
+    const char *guide = aq_paths_guide(), *loading = aq_engine_host_get_loading_path(self->host);
+    if (!window)
+        return;
+    /* At a first start it is there or being loaded already. */
+    if (g_strcmp0(loading ? loading : aq_engine_host_get_path(self->host), guide) != 0)
+        aq_engine_host_load(self->host, guide);
+    aq_window_new_chat(window);
+}
+
+static void welcome(AqApplication *self)
+{
+    AqWelcome *page = aq_welcome_new(aq_paths_guide() != NULL);
+    g_signal_connect_object(page, "guide", G_CALLBACK(on_welcome_guide), self, G_CONNECT_SWAPPED);
+    adw_dialog_present(ADW_DIALOG(page), GTK_WIDGET(window_of(self)));
+}
+
 /* The window, made on the first call. */
 static AqWindow *present(AqApplication *self, gboolean keep_chats, gboolean *ret_made)
 {
@@ -211,6 +240,8 @@ static void aq_application_activate(GApplication *app)
     if (made)
         open_first(self);
     gtk_window_present(GTK_WINDOW(window));
+    if (made && aq_welcome_due(self->settings))
+        welcome(self);
 }
 
 static void aq_application_open(GApplication *app, GFile **files, int n_files, const char *hint)
@@ -231,10 +262,14 @@ static const GOptionEntry options[] = {
     {"ask", 0, 0, G_OPTION_ARG_STRING, NULL, N_("Ask this once the model is loaded"), N_("TEXT")},
     {"temp", 0, 0, G_OPTION_ARG_STRING, NULL, N_("Temperature of this run, 0 to 2"), N_("NUMBER")},
     {"shot", 0, 0, G_OPTION_ARG_STRING, NULL,
-     N_("Make a picture of a page (chat, models, pool or api) and end"), N_("PAGE")},
+     N_("Make a picture of a page (chat, models, pool, api or welcome) and end"), N_("PAGE")},
     {"shot-file", 0, 0, G_OPTION_ARG_FILENAME, NULL, N_("File for the picture"), N_("FILE")},
+    {"shot-look", 0, 0, G_OPTION_ARG_STRING, NULL,
+     N_("How the picture looks: dark, rtl, large, with commas between"), N_("LOOK")},
     {"size", 0, 0, G_OPTION_ARG_STRING, NULL, N_("Size of the window in this run"),
      N_("WIDTHxHEIGHT")},
+    {"no-welcome", 0, 0, G_OPTION_ARG_NONE, NULL, N_("Start without the page of the first start"),
+     NULL},
     {"chats", 0, 0, G_OPTION_ARG_FILENAME, NULL, N_("Keep the chats of this run in FILE"),
      N_("FILE")},
     {"version", 0, 0, G_OPTION_ARG_NONE, NULL, N_("Show the version and end"), NULL},
@@ -273,12 +308,14 @@ static int aq_application_handle_local_options(GApplication *app, GVariantDict *
         for (gsize i = 0; i < G_N_ELEMENTS(page_names); i++)
             known = known || g_str_equal(page, page_names[i]);
         if (!known)
-            return usage_error(_("--shot takes chat, models, pool or api"));
+            return usage_error(_("--shot takes chat, models, pool, api or welcome"));
         if (!g_variant_dict_contains(dict, "shot-file"))
             return usage_error(_("--shot needs --shot-file FILE"));
         /* A picture is of a window of its own, not of one that is open already. */
         g_application_set_flags(app, g_application_get_flags(app) | G_APPLICATION_NON_UNIQUE);
     }
+    if (g_variant_dict_lookup(dict, "shot-look", "&s", &text) && !aq_shot_look_known(text))
+        return usage_error(_("--shot-look takes dark, rtl and large, with commas between"));
     if (g_variant_dict_lookup(dict, "temp", "&s", &text) && !parse_temperature(text, &temperature))
         return usage_error(_("--temp takes a number from 0 to 2"));
     if (g_variant_dict_lookup(dict, "size", "&s", &text) &&
@@ -300,7 +337,7 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
     AqApplication *self = AQ_APPLICATION(app);
     GVariantDict *dict = g_application_command_line_get_options_dict(line);
     const char *model = NULL, *ask = NULL, *page = NULL, *shot_file = NULL, *size = NULL,
-               *temp = NULL, *chats = NULL;
+               *temp = NULL, *chats = NULL, *look = NULL;
     g_autofree const char **rest = NULL;
     gboolean made;
 
@@ -319,6 +356,8 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
         g_free(self->chats_file);
         self->chats_file = path_of(line, chats);
     }
+    if (page && g_variant_dict_lookup(dict, "shot-look", "&s", &look))
+        aq_shot_set_look(look);
     /* A picture neither shows the user's chats nor adds to them. */
     AqWindow *window = present(self, page == NULL, &made);
     if (size) {
@@ -340,6 +379,13 @@ static int aq_application_command_line(GApplication *app, GApplicationCommandLin
         on_host_changed(self);
     }
     gtk_window_present(GTK_WINDOW(window));
+    /* Who comes with a file, a question or an option against it has found the way. */
+    gboolean no_welcome = page || ask || rest || g_variant_dict_contains(dict, "no-welcome");
+    if (made &&
+        (g_strcmp0(page, "welcome") == 0 || (!no_welcome && aq_welcome_due(self->settings))))
+        welcome(self);
+    if (made)
+        aq_loop_meter_watch(GTK_WIDGET(window));
     if (page && made) {
         g_autofree char *file = path_of(line, shot_file);
         aq_shot_start(window, self->host, page, file, ask, chats != NULL, &self->status);
@@ -351,7 +397,7 @@ static void aq_application_startup(GApplication *app)
 {
     static const GActionEntry actions[] = {
         {"new-chat", new_chat_action}, {"open", open_action}, {"shortcuts", shortcuts_action},
-        {"about", about_action},       {"quit", quit_action},
+        {"about", about_action},       {"quit", quit_action}, {"show-chat", show_chat_action, "x"},
     };
     AqApplication *self = AQ_APPLICATION(app);
     G_APPLICATION_CLASS(aq_application_parent_class)->startup(app);

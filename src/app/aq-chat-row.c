@@ -10,13 +10,13 @@
 
 struct _AqChatRow {
     GtkListBoxRow parent;
-    GtkWidget *title, *busy, *menu;
+    GtkWidget *title, *busy, *unread, *menu;
     AqChat *chat;
 };
 
 G_DEFINE_FINAL_TYPE(AqChatRow, aq_chat_row, GTK_TYPE_LIST_BOX_ROW)
 
-static guint signal_delete;
+static guint signal_delete, signal_export, signal_move;
 
 static void on_title(AqChatRow *self)
 {
@@ -29,21 +29,53 @@ static void on_title(AqChatRow *self)
                                    -1);
 }
 
+/* An answer under way turns; one that ended while nobody looked leaves a dot. */
 static void on_busy(AqChatRow *self)
 {
-    gtk_widget_set_visible(self->busy, aq_chat_get_busy(self->chat));
+    gboolean busy = aq_chat_get_busy(self->chat);
+    gboolean unread = !busy && aq_chat_get_unread(self->chat);
+    gtk_widget_set_visible(self->busy, busy);
+    gtk_widget_set_visible(self->unread, unread);
+    gtk_accessible_update_property(GTK_ACCESSIBLE(self), GTK_ACCESSIBLE_PROPERTY_DESCRIPTION,
+                                   busy     ? _("An answer is being written")
+                                   : unread ? _("A new answer")
+                                            : "",
+                                   -1);
+}
+
+static GdkContentProvider *on_drag(GtkDragSource *source, double x, double y, AqChatRow *self)
+{
+    return gdk_content_provider_new_typed(AQ_TYPE_CHAT, self->chat);
+}
+
+static void on_drag_begin(GtkDragSource *source, GdkDrag *drag, AqChatRow *self)
+{
+    g_autoptr(GdkPaintable) picture = gtk_widget_paintable_new(GTK_WIDGET(self));
+    gtk_drag_source_set_icon(source, picture, 0, 0);
 }
 
 /* ---- menu ----------------------------------------------------------------------------------- */
 
 static const AqMenuItem menu_items[] = {
     {N_("_Rename…"), "row.rename"},
+    {N_("_Move to Folder…"), "row.move"},
+    {N_("_Export…"), "row.export"},
     {N_("_Delete"), "row.delete"},
 };
 
 static void delete_action(GtkWidget *widget, const char *action, GVariant *parameter)
 {
     g_signal_emit(widget, signal_delete, 0);
+}
+
+static void export_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    g_signal_emit(widget, signal_export, 0);
+}
+
+static void move_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    g_signal_emit(widget, signal_move, 0);
 }
 
 static void rename_done(AdwAlertDialog *dialog, const char *response, AqChat *chat)
@@ -102,13 +134,20 @@ static void aq_chat_row_class_init(AqChatRowClass *klass)
     G_OBJECT_CLASS(klass)->dispose = aq_chat_row_dispose;
     signal_delete = g_signal_new("delete", G_TYPE_FROM_CLASS(klass), G_SIGNAL_RUN_LAST, 0, NULL,
                                  NULL, NULL, G_TYPE_NONE, 0);
+    signal_export = g_signal_new("export", G_TYPE_FROM_CLASS(klass), G_SIGNAL_RUN_LAST, 0, NULL,
+                                 NULL, NULL, G_TYPE_NONE, 0);
+    signal_move = g_signal_new("move", G_TYPE_FROM_CLASS(klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL,
+                               NULL, G_TYPE_NONE, 0);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-chat-row.ui");
     gtk_widget_class_bind_template_child(widget_class, AqChatRow, title);
     gtk_widget_class_bind_template_child(widget_class, AqChatRow, busy);
+    gtk_widget_class_bind_template_child(widget_class, AqChatRow, unread);
     gtk_widget_class_bind_template_child(widget_class, AqChatRow, menu);
     gtk_widget_class_install_action(widget_class, "row.rename", NULL, rename_action);
     gtk_widget_class_install_action(widget_class, "row.delete", NULL, delete_action);
+    gtk_widget_class_install_action(widget_class, "row.move", NULL, move_action);
+    gtk_widget_class_install_action(widget_class, "row.export", NULL, export_action);
     gtk_widget_class_install_action(widget_class, "row.menu", NULL, menu_action);
     gtk_widget_class_add_binding_action(widget_class, GDK_KEY_F2, 0, "row.rename", NULL);
     gtk_widget_class_add_binding_action(widget_class, GDK_KEY_Delete, 0, "row.delete", NULL);
@@ -125,6 +164,11 @@ static void aq_chat_row_init(AqChatRow *self)
     gtk_gesture_single_set_button(GTK_GESTURE_SINGLE(click), GDK_BUTTON_SECONDARY);
     g_signal_connect_swapped(click, "pressed", G_CALLBACK(on_right_click), self);
     gtk_widget_add_controller(GTK_WIDGET(self), GTK_EVENT_CONTROLLER(click));
+    GtkDragSource *drag = gtk_drag_source_new();
+    gtk_drag_source_set_actions(drag, GDK_ACTION_MOVE);
+    g_signal_connect(drag, "prepare", G_CALLBACK(on_drag), self);
+    g_signal_connect(drag, "drag-begin", G_CALLBACK(on_drag_begin), self);
+    gtk_widget_add_controller(GTK_WIDGET(self), GTK_EVENT_CONTROLLER(drag));
 }
 
 AqChatRow *aq_chat_row_new(AqChat *chat)
@@ -133,6 +177,7 @@ AqChatRow *aq_chat_row_new(AqChat *chat)
     self->chat = g_object_ref(chat);
     g_signal_connect_object(chat, "notify::title", G_CALLBACK(on_title), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(chat, "notify::busy", G_CALLBACK(on_busy), self, G_CONNECT_SWAPPED);
+    g_signal_connect_object(chat, "notify::unread", G_CALLBACK(on_busy), self, G_CONNECT_SWAPPED);
     on_title(self);
     on_busy(self);
     return self;

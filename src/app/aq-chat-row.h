@@ -11,7 +11,7 @@ G_BEGIN_DECLS
 #define AQ_TYPE_CHAT_ROW (aq_chat_row_get_type())
 G_DECLARE_FINAL_TYPE(AqChatRow, aq_chat_row, AQ, CHAT_ROW, GtkListBoxRow)
 
-/* Signal "delete": the user wants the chat gone. Actions row.rename, row.delete. */
+/* Signals "delete", "move" and "export": what the user wants done with the chat. Actions row.rename, row.delete, row.move, row.export. */
 AqChatRow *aq_chat_row_new(AqChat *chat);
 AqChat *aq_chat_row_get_chat(AqChatRow *self);
 

@@ -6,22 +6,26 @@
 #include <glib/gi18n.h>
 
 #include "aq-chat-row.h"
+#include "aq-folder-list.h"
+#include "aq-loop-meter.h"
 
 #define PAGE 100
 #define FOUND_MAX 100
 
 struct _AqChatSidebar {
     AdwBin parent;
-    GtkWidget *list, *found, *stack, *search_bar, *search, *more;
+    GtkWidget *folders, *list, *found, *stack, *search_bar, *search, *more;
     AqChats *chats;
+    GtkFilterListModel *filtered; /* the chats of the folder that is chosen */
     GtkSliceListModel *slice;
     AqChat *selected;
+    char *folder; /* that is shown, or NULL: all chats */
     gboolean moving;
 };
 
 G_DEFINE_FINAL_TYPE(AqChatSidebar, aq_chat_sidebar, ADW_TYPE_BIN)
 
-static guint signal_selected, signal_activated, signal_delete;
+static guint signal_selected, signal_activated, signal_delete, signal_export;
 
 /* ---- by date -------------------------------------------------------------------------------- */
 
@@ -78,16 +82,28 @@ static void on_delete(AqChatSidebar *self, AqChatRow *row)
     g_signal_emit(self, signal_delete, 0, chat);
 }
 
+static void on_export(AqChatSidebar *self, AqChatRow *row)
+{
+    g_signal_emit(self, signal_export, 0, aq_chat_row_get_chat(row));
+}
+
+static void on_move(AqChatSidebar *self, AqChatRow *row)
+{
+    aq_folder_ask_move(GTK_WIDGET(self), self->chats, aq_chat_row_get_chat(row));
+}
+
 static GtkWidget *create_row(gpointer item, gpointer user)
 {
     AqChatRow *row = aq_chat_row_new(item);
     g_signal_connect_object(row, "delete", G_CALLBACK(on_delete), user, G_CONNECT_SWAPPED);
+    g_signal_connect_object(row, "export", G_CALLBACK(on_export), user, G_CONNECT_SWAPPED);
+    g_signal_connect_object(row, "move", G_CALLBACK(on_move), user, G_CONNECT_SWAPPED);
     return GTK_WIDGET(row);
 }
 
 static void update_more(AqChatSidebar *self)
 {
-    gtk_widget_set_visible(self->more, g_list_model_get_n_items(aq_chats_get_list(self->chats)) >
+    gtk_widget_set_visible(self->more, g_list_model_get_n_items(G_LIST_MODEL(self->filtered)) >
                                            gtk_slice_list_model_get_size(self->slice));
 }
 
@@ -145,6 +161,52 @@ static void on_moved(AqChatSidebar *self, AqChat *chat)
         select_row(self);
 }
 
+/* ---- folders -------------------------------------------------------------------------------- */
+
+static gboolean in_folder(gpointer item, gpointer user)
+{
+    const char *folder = AQ_CHAT_SIDEBAR(user)->folder;
+    return !folder || g_strcmp0(aq_chat_get_folder(AQ_CHAT(item)), folder) == 0;
+}
+
+static void refilter(AqChatSidebar *self)
+{
+    g_set_str(&self->folder, aq_folder_list_get_chosen(AQ_FOLDER_LIST(self->folders)));
+    if (!self->filtered)
+        return;
+    gtk_filter_changed(gtk_filter_list_model_get_filter(self->filtered),
+                       GTK_FILTER_CHANGE_DIFFERENT);
+    gtk_slice_list_model_set_size(self->slice, PAGE);
+    update_more(self);
+    select_row(self);
+}
+
+const char *aq_chat_sidebar_get_folder(AqChatSidebar *self)
+{
+    return self->folder;
+}
+
+static void on_chat_folder(AqChatSidebar *self, GParamSpec *pspec, AqChat *chat)
+{
+    if (aq_chat_sidebar_get_folder(self))
+        refilter(self);
+}
+
+static void watch_folders(AqChatSidebar *self, guint position, guint removed, guint added)
+{
+    for (guint i = position; i < position + added; i++) {
+        g_autoptr(AqChat) chat = g_list_model_get_item(aq_chats_get_list(self->chats), i);
+        g_signal_handlers_disconnect_by_func(chat, on_chat_folder, self);
+        g_signal_connect_object(chat, "notify::folder", G_CALLBACK(on_chat_folder), self,
+                                G_CONNECT_SWAPPED);
+    }
+}
+
+static void new_folder_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    aq_folder_ask_new(widget, AQ_CHAT_SIDEBAR(widget)->chats);
+}
+
 /* ---- search --------------------------------------------------------------------------------- */
 
 static GtkWidget *found_row(AqChatSidebar *self, const AqStoreHit *hit)
@@ -197,11 +259,13 @@ static void search_read(GPtrArray *hits, GObject *user)
           : g_strdup(_("Nothing was found"));
     gtk_accessible_announce(GTK_ACCESSIBLE(self), said,
                             GTK_ACCESSIBLE_ANNOUNCEMENT_PRIORITY_MEDIUM);
+    aq_loop_meter_mark("found");
 }
 
 static void on_search(AqChatSidebar *self)
 {
     g_autofree char *text = g_strstrip(g_strdup(gtk_editable_get_text(GTK_EDITABLE(self->search))));
+    aq_loop_meter_mark("search");
     if (*text)
         aq_chat_store_search(aq_chats_get_store(self->chats), text, FOUND_MAX, search_read,
                              G_OBJECT(self));
@@ -234,6 +298,11 @@ static void on_search_enter(AqChatSidebar *self)
         on_found_activated(self, row);
 }
 
+const char *aq_chat_sidebar_get_search(AqChatSidebar *self)
+{
+    return gtk_editable_get_text(GTK_EDITABLE(self->search));
+}
+
 void aq_chat_sidebar_search(AqChatSidebar *self)
 {
     gtk_search_bar_set_search_mode(GTK_SEARCH_BAR(self->search_bar), TRUE);
@@ -247,11 +316,17 @@ void aq_chat_sidebar_set_chats(AqChatSidebar *self, AqChats *chats)
     g_return_if_fail(AQ_IS_CHAT_SIDEBAR(self) && !self->chats);
     GListModel *list = aq_chats_get_list(chats);
     self->chats = g_object_ref(chats);
-    self->slice = gtk_slice_list_model_new(g_object_ref(list), 0, PAGE);
+    aq_folder_list_set_chats(AQ_FOLDER_LIST(self->folders), chats);
+    self->filtered = gtk_filter_list_model_new(
+        g_object_ref(list), GTK_FILTER(gtk_custom_filter_new(in_folder, self, NULL)));
+    self->slice = gtk_slice_list_model_new(g_object_ref(G_LIST_MODEL(self->filtered)), 0, PAGE);
     gtk_list_box_bind_model(GTK_LIST_BOX(self->list), G_LIST_MODEL(self->slice), create_row, self,
                             NULL);
-    g_signal_connect_object(list, "items-changed", G_CALLBACK(update_more), self,
+    g_signal_connect_object(self->filtered, "items-changed", G_CALLBACK(update_more), self,
                             G_CONNECT_SWAPPED);
+    g_signal_connect_object(list, "items-changed", G_CALLBACK(watch_folders), self,
+                            G_CONNECT_SWAPPED);
+    watch_folders(self, 0, 0, g_list_model_get_n_items(list));
     g_signal_connect_object(chats, "moved", G_CALLBACK(on_moved), self, G_CONNECT_SWAPPED);
     update_more(self);
 }
@@ -261,6 +336,8 @@ static void aq_chat_sidebar_dispose(GObject *object)
     AqChatSidebar *self = AQ_CHAT_SIDEBAR(object);
     gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_CHAT_SIDEBAR);
     g_clear_object(&self->slice);
+    g_clear_object(&self->filtered);
+    g_clear_pointer(&self->folder, g_free);
     g_clear_object(&self->selected);
     g_clear_object(&self->chats);
     G_OBJECT_CLASS(aq_chat_sidebar_parent_class)->dispose(object);
@@ -277,8 +354,14 @@ static void aq_chat_sidebar_class_init(AqChatSidebarClass *klass)
                                     G_TYPE_NONE, 2, AQ_TYPE_CHAT, G_TYPE_INT64);
     signal_delete = g_signal_new("delete", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
                                  G_TYPE_NONE, 1, AQ_TYPE_CHAT);
+    signal_export = g_signal_new("export", type, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                                 G_TYPE_NONE, 1, AQ_TYPE_CHAT);
+    g_type_ensure(AQ_TYPE_FOLDER_LIST);
     gtk_widget_class_set_template_from_resource(
         widget_class, "/io/github/aquiferpool/Aquifer/aq-chat-sidebar.ui");
+    gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, folders);
+    gtk_widget_class_bind_template_callback(widget_class, refilter);
+    gtk_widget_class_install_action(widget_class, "sidebar.new-folder", NULL, new_folder_action);
     gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, list);
     gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, found);
     gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, stack);

@@ -9,6 +9,7 @@
 
 #include "aq-composer.h"
 #include "aq-context-meter.h"
+#include "aq-find-bar.h"
 #include "aq-message-row.h"
 #include "aq-settings-dialog.h"
 
@@ -18,17 +19,24 @@
 #define ROWS_MORE 50
 #define ROWS_FRAME 4
 #define ROWS_MAX 200
+/* A message that is gone to is followed while rows above it still grow: until it lies still for so many frames, or so many are over. */
+#define STILL_FRAMES 10
+#define SHOW_FRAMES 300
 
 struct _AqChatView {
     AdwBin parent;
-    GtkWidget *stack, *empty_page, *scrolled, *earlier, *list, *composer, *meter;
+    GtkWidget *find_bar, *stack, *empty_page, *scrolled, *earlier, *list, *composer, *meter;
     AqChat *chat;
     gboolean at_end;
     GtkSliceListModel *slice; /* the messages that have rows: from its offset to the end */
     guint rows_wanted, rows_tick;
     double keep_from_end; /* pixels: rows are being put in above; 0 = not */
     guint scroll_tick, show_tick;
-    gint64 show_id; /* message to scroll to, or 0 */
+    gint64 show_id;                     /* message to scroll to, or 0 */
+    gboolean show_place, show_thinking; /* a place in it */
+    AqFindPlace place;
+    guint show_frames, still_frames;
+    gboolean scrolling; /* by the program */
 };
 
 G_DEFINE_FINAL_TYPE(AqChatView, aq_chat_view, ADW_TYPE_BIN)
@@ -60,6 +68,8 @@ static void update(AqChatView *self)
 
 static void on_drafted(AqChatView *self)
 {
+    if (!self->chat)
+        return; /* the view goes, and what was being written is kept */
     aq_context_meter_set_draft(AQ_CONTEXT_METER(self->meter), aq_chat_get_draft(self->chat));
 }
 
@@ -128,6 +138,9 @@ static void on_scrolled(AqChatView *self)
     if (self->keep_from_end > 0 && (self->scroll_tick || self->rows_tick))
         return;
     self->keep_from_end = 0;
+    /* Somebody scrolls away from what is gone to. */
+    if (self->show_tick && self->still_frames && !self->scrolling)
+        self->show_frames = SHOW_FRAMES;
     self->at_end = gtk_adjustment_get_value(adj) + gtk_adjustment_get_page_size(adj) >=
                    gtk_adjustment_get_upper(adj) - NEAR_END_PX;
 }
@@ -218,38 +231,138 @@ static int position_of(AqChatView *self, gint64 id)
     return -1;
 }
 
-/* A frame later, when the rows have their places. */
+/* The part of the list that is to be seen; FALSE while it is not made yet. */
+static gboolean shown_part(AqChatView *self, AqMessageRow *row, graphene_rect_t *ret)
+{
+    graphene_rect_t rect = GRAPHENE_RECT_INIT(0, 0, 1, 1);
+    GtkWidget *widget = GTK_WIDGET(row);
+    if (self->show_place)
+        widget = aq_message_row_go_to(row, self->show_thinking, &self->place, &rect);
+    graphene_point_t p;
+    if (!widget || !gtk_widget_compute_point(widget, self->list, &rect.origin, &p))
+        return FALSE;
+    *ret = GRAPHENE_RECT_INIT(p.x, p.y, rect.size.width, rect.size.height);
+    return TRUE;
+}
+
+/* A place in a message comes to the upper third, unless it is in view; a message to the top. */
+static void bring_to_view(AqChatView *self, const graphene_rect_t *rect)
+{
+    GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
+    double page = gtk_adjustment_get_page_size(adj), at = gtk_adjustment_get_value(adj);
+    double y = rect->origin.y, to = self->show_place ? y - page / 3 : y;
+    if (self->show_place && y >= at + 24 && y + rect->size.height <= at + page - 24)
+        to = at;
+    to = CLAMP(to, 0, MAX(0, gtk_adjustment_get_upper(adj) - page));
+    self->still_frames = ABS(to - at) < 1 ? self->still_frames + 1 : 0;
+    self->at_end = FALSE;
+    self->scrolling = TRUE;
+    gtk_adjustment_set_value(adj, to);
+    self->scrolling = FALSE;
+}
+
+/* Each frame, until it is there and stays there. */
 static gboolean show_message(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
 {
     AqChatView *self = AQ_CHAT_VIEW(widget);
     int at = position_of(self, self->show_id);
-    if (at >= 0 && (guint)at < gtk_slice_list_model_get_offset(self->slice)) {
+    guint offset = gtk_slice_list_model_get_offset(self->slice);
+    if (at >= 0 && (guint)at < offset) {
         guint n = g_list_model_get_n_items(aq_chat_get_messages(self->chat));
         want_rows(self, n - (guint)at + 5);
         return G_SOURCE_CONTINUE;
     }
-    at -= (int)gtk_slice_list_model_get_offset(self->slice);
+    at -= (int)offset;
     GtkListBoxRow *row =
         at >= 0 ? gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->list), at) : NULL;
-    graphene_point_t p;
+    graphene_rect_t rect;
+    if (row && shown_part(self, AQ_MESSAGE_ROW(row), &rect))
+        bring_to_view(self, &rect);
+    if (row && self->still_frames < STILL_FRAMES && ++self->show_frames < SHOW_FRAMES)
+        return G_SOURCE_CONTINUE;
     self->show_tick = 0;
     self->show_id = 0;
-    if (row &&
-        gtk_widget_compute_point(GTK_WIDGET(row), self->list, &GRAPHENE_POINT_INIT(0, 0), &p)) {
-        self->at_end = FALSE;
-        gtk_adjustment_set_value(
-            gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled)), p.y);
-    }
     return G_SOURCE_REMOVE;
+}
+
+static void show(AqChatView *self, gint64 message)
+{
+    self->show_id = message;
+    self->show_frames = self->still_frames = 0;
+    self->at_end = FALSE;
+    self->keep_from_end = 0;
+    if (aq_chat_get_loaded(self->chat) && !self->show_tick)
+        self->show_tick = gtk_widget_add_tick_callback(GTK_WIDGET(self), show_message, NULL, NULL);
 }
 
 void aq_chat_view_show_message(AqChatView *self, gint64 message)
 {
     g_return_if_fail(AQ_IS_CHAT_VIEW(self));
-    self->show_id = message;
-    self->at_end = FALSE;
-    if (aq_chat_get_loaded(self->chat) && !self->show_tick)
-        self->show_tick = gtk_widget_add_tick_callback(GTK_WIDGET(self), show_message, NULL, NULL);
+    self->show_place = FALSE;
+    show(self, message);
+}
+
+/* ---- search --------------------------------------------------------------------------------- */
+
+static void on_find(AqChatView *self)
+{
+    AqFind *find = aq_find_bar_get_find(AQ_FIND_BAR(self->find_bar));
+    GtkListBoxRow *row;
+    for (int i = 0; (row = gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->list), i)); i++)
+        aq_message_row_set_find(AQ_MESSAGE_ROW(row), find);
+}
+
+static void on_go_to(AqChatView *self, AqMessage *message, gboolean thinking, guint block,
+                     guint nth)
+{
+    GtkListBoxRow *row;
+    graphene_rect_t none;
+    for (int i = 0; (row = gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->list), i)); i++)
+        aq_message_row_go_to(AQ_MESSAGE_ROW(row), FALSE, NULL, &none);
+    self->show_place = TRUE;
+    self->show_thinking = thinking;
+    self->place = (AqFindPlace){.block = block, .nth = nth};
+    show(self, aq_message_get_id(message));
+}
+
+static void on_find_ended(AqChatView *self)
+{
+    gtk_widget_activate_action(GTK_WIDGET(self), "chat.focus-entry", NULL);
+}
+
+void aq_chat_view_find(AqChatView *self, const char *text, gint64 message)
+{
+    g_return_if_fail(AQ_IS_CHAT_VIEW(self));
+    aq_find_bar_open(AQ_FIND_BAR(self->find_bar), text, message);
+}
+
+/* ---- by keyboard ---------------------------------------------------------------------------- */
+
+/* The last row that the message's own action, under the same name, can be done on. */
+static void last_row_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqChatView *self = AQ_CHAT_VIEW(widget);
+    gboolean question = g_str_equal(action, "chat.edit-last");
+    const char *own = question                                 ? "message.edit"
+                      : g_str_equal(action, "chat.again-last") ? "message.again"
+                                                               : "message.copy";
+    AqMessageRole role = question ? AQ_MESSAGE_USER : AQ_MESSAGE_ASSISTANT;
+    for (guint i = g_list_model_get_n_items(G_LIST_MODEL(self->slice)); i-- > 0;) {
+        GtkListBoxRow *row = gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->list), (int)i);
+        if (row && aq_message_get_role(aq_message_row_get_message(AQ_MESSAGE_ROW(row))) == role) {
+            gtk_widget_activate_action(GTK_WIDGET(row), own, NULL);
+            return;
+        }
+    }
+}
+
+static void find_step_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqFindBar *bar = AQ_FIND_BAR(AQ_CHAT_VIEW(widget)->find_bar);
+    if (aq_find_bar_is_open(bar))
+        aq_find_bar_step(bar, g_str_equal(action, "chat.find-next") ? 1 : -1);
+    else
+        aq_find_bar_open(bar, NULL, 0);
 }
 
 static void on_loaded(AqChatView *self)
@@ -260,7 +373,10 @@ static void on_loaded(AqChatView *self)
 
 static GtkWidget *create_row(gpointer item, gpointer user)
 {
-    return GTK_WIDGET(aq_message_row_new(AQ_CHAT_VIEW(user)->chat, item));
+    AqChatView *self = user;
+    AqMessageRow *row = aq_message_row_new(self->chat, item);
+    aq_message_row_set_find(row, aq_find_bar_get_find(AQ_FIND_BAR(self->find_bar)));
+    return GTK_WIDGET(row);
 }
 
 static void on_items_changed(AqChatView *self)
@@ -297,8 +413,10 @@ static void aq_chat_view_class_init(AqChatViewClass *klass)
     G_OBJECT_CLASS(klass)->dispose = aq_chat_view_dispose;
     g_type_ensure(AQ_TYPE_COMPOSER);
     g_type_ensure(AQ_TYPE_CONTEXT_METER);
+    g_type_ensure(AQ_TYPE_FIND_BAR);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-chat-view.ui");
+    gtk_widget_class_bind_template_child(widget_class, AqChatView, find_bar);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, stack);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, empty_page);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, scrolled);
@@ -307,6 +425,26 @@ static void aq_chat_view_class_init(AqChatViewClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqChatView, composer);
     gtk_widget_class_bind_template_child(widget_class, AqChatView, meter);
     gtk_widget_class_bind_template_callback(widget_class, on_earlier);
+    gtk_widget_class_bind_template_callback(widget_class, on_find);
+    gtk_widget_class_bind_template_callback(widget_class, on_go_to);
+    gtk_widget_class_bind_template_callback(widget_class, on_find_ended);
+    gtk_widget_class_install_action(widget_class, "chat.find-next", NULL, find_step_action);
+    gtk_widget_class_install_action(widget_class, "chat.find-previous", NULL, find_step_action);
+    gtk_widget_class_install_action(widget_class, "chat.edit-last", NULL, last_row_action);
+    gtk_widget_class_install_action(widget_class, "chat.again-last", NULL, last_row_action);
+    gtk_widget_class_install_action(widget_class, "chat.copy-last", NULL, last_row_action);
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_e, GDK_CONTROL_MASK, "chat.edit-last",
+                                        NULL);
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_r, GDK_CONTROL_MASK,
+                                        "chat.again-last", NULL);
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_c, GDK_CONTROL_MASK | GDK_SHIFT_MASK,
+                                        "chat.copy-last", NULL);
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_comma, GDK_CONTROL_MASK,
+                                        "chat.settings", NULL);
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_g, GDK_CONTROL_MASK, "chat.find-next",
+                                        NULL);
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_g, GDK_CONTROL_MASK | GDK_SHIFT_MASK,
+                                        "chat.find-previous", NULL);
     gtk_widget_class_install_action(widget_class, "chat.send", NULL, send);
     gtk_widget_class_install_action(widget_class, "chat.stop", NULL, stop);
     gtk_widget_class_install_action(widget_class, "chat.settings", NULL, settings);
@@ -348,6 +486,7 @@ AqChatView *aq_chat_view_new(AqChat *chat)
     g_signal_connect_object(aq_chat_get_host(chat), "changed", G_CALLBACK(update), self,
                             G_CONNECT_SWAPPED);
     g_signal_connect_object(chat, "notify::loaded", G_CALLBACK(on_loaded), self, G_CONNECT_SWAPPED);
+    aq_find_bar_set_chat(AQ_FIND_BAR(self->find_bar), chat);
     aq_context_meter_set_chat(AQ_CONTEXT_METER(self->meter), chat);
     aq_composer_set_chat(AQ_COMPOSER(self->composer), chat);
     on_drafted(self);

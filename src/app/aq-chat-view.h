@@ -18,4 +18,7 @@ void aq_chat_view_focus_entry(AqChatView *self);
 /** Scroll to a message, once it is there. */
 void aq_chat_view_show_message(AqChatView *self, gint64 message);
 
+/** Search in this chat for a text (NULL: for what was looked for last), beginning at a message (0: at the newest place). */
+void aq_chat_view_find(AqChatView *self, const char *text, gint64 message);
+
 G_END_DECLS

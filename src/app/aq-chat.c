@@ -24,14 +24,14 @@ struct _AqChat {
     guint flush_timer;
     char *title; /* NULL until something was asked */
     gint64 id, leaf, created_us, changed_us;
-    gboolean loaded, loading, deleted;
+    gboolean loaded, loading, deleted, unread;
     char *folder, *draft;
     double temperature; /* of chats that have none of their own */
     char *settings_json;
     AqChatSettings settings;
 };
 
-enum { PROP_TITLE = 1, PROP_BUSY, PROP_EMPTY, PROP_LOADED, N_PROPS };
+enum { PROP_TITLE = 1, PROP_BUSY, PROP_EMPTY, PROP_LOADED, PROP_FOLDER, PROP_UNREAD, N_PROPS };
 static GParamSpec *props[N_PROPS];
 static guint signal_changed;
 
@@ -257,6 +257,33 @@ void aq_chat_set_title(AqChat *self, const char *title)
         return;
     put_chat(self);
     g_object_notify_by_pspec(G_OBJECT(self), props[PROP_TITLE]);
+}
+
+const char *aq_chat_get_folder(AqChat *self)
+{
+    return self->folder;
+}
+
+void aq_chat_set_folder(AqChat *self, const char *folder)
+{
+    if (!g_set_str(&self->folder, folder))
+        return;
+    if (self->leaf)
+        put_chat(self);
+    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_FOLDER]);
+}
+
+gboolean aq_chat_get_unread(AqChat *self)
+{
+    return self->unread;
+}
+
+void aq_chat_set_unread(AqChat *self, gboolean unread)
+{
+    if (self->unread == unread)
+        return;
+    self->unread = unread;
+    g_object_notify_by_pspec(G_OBJECT(self), props[PROP_UNREAD]);
 }
 
 gboolean aq_chat_get_busy(AqChat *self)
@@ -663,6 +690,12 @@ static void aq_chat_get_property(GObject *object, guint id, GValue *value, GPara
     case PROP_LOADED:
         g_value_set_boolean(value, self->loaded);
         break;
+    case PROP_FOLDER:
+        g_value_set_string(value, self->folder);
+        break;
+    case PROP_UNREAD:
+        g_value_set_boolean(value, self->unread);
+        break;
     default:
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, pspec);
     }
@@ -697,6 +730,8 @@ static void aq_chat_class_init(AqChatClass *klass)
     props[PROP_BUSY] = g_param_spec_boolean("busy", NULL, NULL, FALSE, flags);
     props[PROP_EMPTY] = g_param_spec_boolean("empty", NULL, NULL, TRUE, flags);
     props[PROP_LOADED] = g_param_spec_boolean("loaded", NULL, NULL, FALSE, flags);
+    props[PROP_FOLDER] = g_param_spec_string("folder", NULL, NULL, NULL, flags);
+    props[PROP_UNREAD] = g_param_spec_boolean("unread", NULL, NULL, FALSE, flags);
     g_object_class_install_properties(object_class, N_PROPS, props);
     signal_changed = g_signal_new("changed", G_TYPE_FROM_CLASS(klass), G_SIGNAL_RUN_LAST, 0, NULL,
                                   NULL, NULL, G_TYPE_NONE, 0);

@@ -13,7 +13,7 @@ G_BEGIN_DECLS
 #define AQ_TYPE_CHAT (aq_chat_get_type())
 G_DECLARE_FINAL_TYPE(AqChat, aq_chat, AQ, CHAT, GObject)
 
-/* Properties: "title" (string), "busy" (an answer is under way), "empty" (no message yet), "loaded". Signal "changed": its place in the
+/* Properties: "title" (string), "busy" (an answer is under way), "empty" (no message yet), "loaded", "folder", "unread". Signal "changed": its place in the
  * list of chats, by aq_chat_get_changed_us, is another. */
 
 /** store may be NULL: nothing is kept. */
@@ -30,6 +30,12 @@ const char *aq_chat_get_title(AqChat *self);
 void aq_chat_set_title(AqChat *self, const char *title);
 gboolean aq_chat_get_busy(AqChat *self);
 gboolean aq_chat_get_empty(AqChat *self);
+const char *aq_chat_get_folder(AqChat *self); /* or NULL */
+/** folder: of those in AqChats; NULL: none. */
+void aq_chat_set_folder(AqChat *self, const char *folder);
+/** An answer ended while nobody looked; set by who knows what is looked at. */
+gboolean aq_chat_get_unread(AqChat *self);
+void aq_chat_set_unread(AqChat *self, gboolean unread);
 GListModel *aq_chat_get_messages(AqChat *self); /* of AqMessage, the branch in view; borrowed */
 AqEngineHost *aq_chat_get_host(AqChat *self);
 

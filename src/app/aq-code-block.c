@@ -5,6 +5,8 @@
 #include <glib/gi18n.h>
 #include <gtksourceview/gtksource.h>
 
+#include "aq-find-mark.h"
+
 #define LINE_MAX_CHARS \
     1000 /* a text view lays out a line as a whole: longer ones are broken for display */
 #define HIGHLIGHT_MAX_BYTES (256 << 10)
@@ -90,6 +92,20 @@ void aq_code_block_set(AqCodeBlock *self, const char *code, const char *lang, gb
     gtk_label_set_text(GTK_LABEL(self->lang), language ? gtk_source_language_get_name(language)
                                               : lang   ? lang
                                                        : "");
+}
+
+void aq_code_block_find(AqCodeBlock *self, const AqFind *find, int current)
+{
+    g_return_if_fail(AQ_IS_CODE_BLOCK(self));
+    aq_find_mark_text(GTK_TEXT_VIEW(self->view), find, current);
+}
+
+GtkWidget *aq_code_block_find_rect(AqCodeBlock *self, const AqFind *find, guint nth,
+                                   graphene_rect_t *ret)
+{
+    g_return_val_if_fail(AQ_IS_CODE_BLOCK(self), NULL);
+    return aq_find_rect_text(GTK_TEXT_VIEW(self->view), find, nth, ret) ? GTK_WIDGET(self->view)
+                                                                        : NULL;
 }
 
 static void on_wrap(AqCodeBlock *self)

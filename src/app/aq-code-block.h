@@ -4,6 +4,8 @@
 
 #include <adwaita.h>
 
+#include "aq-find.h"
+
 G_BEGIN_DECLS
 
 #define AQ_TYPE_CODE_BLOCK (aq_code_block_get_type())
@@ -12,5 +14,11 @@ G_DECLARE_FINAL_TYPE(AqCodeBlock, aq_code_block, AQ, CODE_BLOCK, AdwBin)
 AqCodeBlock *aq_code_block_new(void);
 /** lang: what the fence says, or NULL. open: more may come; it is highlighted when that is over. */
 void aq_code_block_set(AqCodeBlock *self, const char *code, const char *lang, gboolean open);
+
+/** Mark what is looked for; see aq-find-mark.h. find NULL: nothing. */
+void aq_code_block_find(AqCodeBlock *self, const AqFind *find, int current);
+/** The nth place, in the coordinates of the widget returned; NULL when it is not there. */
+GtkWidget *aq_code_block_find_rect(AqCodeBlock *self, const AqFind *find, guint nth,
+                                   graphene_rect_t *ret);
 
 G_END_DECLS

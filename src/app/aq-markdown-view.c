@@ -7,6 +7,7 @@
 #include <glib/gi18n.h>
 
 #include "aq-code-block.h"
+#include "aq-find-mark.h"
 #include "aq-markdown.h"
 #include "aq-message.h"
 
@@ -35,6 +36,9 @@ struct _AqMarkdownView {
     char *fence;      /* that is open there, or NULL */
     gsize n;          /* bytes shown */
     gboolean plain, running, complete;
+    AqFind *find;    /* what is marked, or NULL */
+    AqFindPlace now; /* the place that is gone to */
+    gboolean has_now;
 };
 
 G_DEFINE_FINAL_TYPE(AqMarkdownView, aq_markdown_view, ADW_TYPE_BIN)
@@ -195,6 +199,83 @@ static void cut(AqMarkdownView *self, guint from)
     }
 }
 
+/* ---- what is looked for ---------------------------------------------------------------------- */
+
+/* The labels of a table, row by row. */
+static GtkWidget *cell_of(const Shown *s, guint i)
+{
+    GtkWidget *viewport = gtk_scrolled_window_get_child(GTK_SCROLLED_WINDOW(s->inner));
+    GtkWidget *grid = gtk_viewport_get_child(GTK_VIEWPORT(viewport));
+    return gtk_grid_get_child_at(GTK_GRID(grid), (int)(i % s->block->n_col),
+                                 (int)(i / s->block->n_col));
+}
+
+static void mark(AqMarkdownView *self, guint at)
+{
+    const Shown *s = &g_array_index(self->shown, Shown, at);
+    int current = self->has_now && self->now.block == at ? (int)self->now.nth : -1;
+    if (s->block->kind == AQ_MD_CODE)
+        aq_code_block_find(AQ_CODE_BLOCK(s->inner), self->find, current);
+    else if (s->block->kind == AQ_MD_TEXT)
+        aq_find_mark_label(GTK_LABEL(s->inner), self->find, current);
+    else if (s->block->kind == AQ_MD_TABLE)
+        for (guint i = 0; i < s->block->cells->len; i++)
+            current -= (int)aq_find_mark_label(GTK_LABEL(cell_of(s, i)), self->find, current);
+}
+
+void aq_markdown_view_set_find(AqMarkdownView *self, AqFind *find)
+{
+    g_return_if_fail(AQ_IS_MARKDOWN_VIEW(self));
+    if (!find && !self->find)
+        return;
+    g_clear_pointer(&self->find, aq_find_unref);
+    self->find = find ? aq_find_ref(find) : NULL;
+    self->has_now = FALSE;
+    for (guint i = 0; i < self->shown->len; i++)
+        mark(self, i);
+}
+
+static GtkWidget *rect_of(AqMarkdownView *self, const Shown *s, guint nth, graphene_rect_t *ret)
+{
+    if (s->block->kind == AQ_MD_CODE)
+        return aq_code_block_find_rect(AQ_CODE_BLOCK(s->inner), self->find, nth, ret);
+    if (s->block->kind == AQ_MD_TEXT)
+        return aq_find_rect_label(GTK_LABEL(s->inner), self->find, nth, ret) ? s->inner : NULL;
+    for (guint i = 0; s->block->kind == AQ_MD_TABLE && i < s->block->cells->len; i++) {
+        GtkLabel *cell = GTK_LABEL(cell_of(s, i));
+        if (aq_find_rect_label(cell, self->find, nth, ret))
+            return GTK_WIDGET(cell);
+        gsize at = 0, n;
+        for (; nth && aq_find_next(self->find, gtk_label_get_text(cell), &at, &n); at += n)
+            nth--;
+    }
+    return NULL;
+}
+
+GtkWidget *aq_markdown_view_go_to(AqMarkdownView *self, const AqFindPlace *place,
+                                  graphene_rect_t *ret)
+{
+    g_return_val_if_fail(AQ_IS_MARKDOWN_VIEW(self), NULL);
+    if (self->has_now) {
+        self->has_now = FALSE;
+        if (self->now.block < self->shown->len)
+            mark(self, self->now.block);
+    }
+    if (!place || !self->find)
+        return NULL;
+    self->now = *place;
+    self->has_now = TRUE;
+    if (place->block >= self->shown->len) {
+        if (place->block >= self->limit) {
+            self->limit = place->block + 1;
+            g_signal_emit(self, signal_more, 0);
+        }
+        return NULL;
+    }
+    mark(self, place->block);
+    return rect_of(self, &g_array_index(self->shown, Shown, place->block), place->nth, ret);
+}
+
 /* ---- all of them ---------------------------------------------------------------------------- */
 
 /* FALSE when the frame has had enough. */
@@ -213,6 +294,8 @@ static gboolean show_part(AqMarkdownView *self, GPtrArray *blocks, guint *cost)
         if (s && shown_change(s, b)) {
             aq_md_block_free(s->block);
             s->block = b;
+            if (self->find)
+                mark(self, at);
             continue;
         }
         cut(self, at);
@@ -220,6 +303,8 @@ static gboolean show_part(AqMarkdownView *self, GPtrArray *blocks, guint *cost)
         shown_new(self, b, &fresh);
         gtk_box_append(GTK_BOX(self->box), fresh.widget);
         g_array_append_val(self->shown, fresh);
+        if (self->find)
+            mark(self, at);
     }
     cut(self, self->part_first + blocks->len);
     return TRUE;
@@ -300,6 +385,7 @@ static void aq_markdown_view_dispose(GObject *object)
         cut(self, 0);
     g_clear_pointer(&self->shown, g_array_unref);
     g_clear_pointer(&self->fence, g_free);
+    g_clear_pointer(&self->find, aq_find_unref);
     G_OBJECT_CLASS(aq_markdown_view_parent_class)->dispose(object);
 }
 

@@ -94,6 +94,33 @@ char *aq_md_escape(const char *text, gsize n)
     return g_string_free(s, FALSE);
 }
 
+char *aq_md_unmark(const char *markup)
+{
+    static const struct {
+        const char *name;
+        char c;
+    } names[] = {{"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}, {"&quot;", '"'}, {"&#39;", '\''}};
+    char *text = g_malloc(strlen(markup) + 1), *to = text;
+    for (const char *p = markup; *p;) {
+        const char *end = *p == '<' ? strchr(p, '>') : NULL;
+        gsize k = 0;
+        if (end) {
+            p = end + 1;
+            continue;
+        }
+        while (*p == '&' && k < G_N_ELEMENTS(names) && !g_str_has_prefix(p, names[k].name))
+            k++;
+        if (*p == '&' && k < G_N_ELEMENTS(names)) {
+            *to++ = names[k].c;
+            p += strlen(names[k].name);
+        } else {
+            *to++ = *p++;
+        }
+    }
+    *to = 0;
+    return text;
+}
+
 gboolean aq_md_link_allowed(const char *uri)
 {
     return (g_ascii_strncasecmp(uri, "http://", 7) == 0 && uri[7]) ||
@@ -142,6 +169,9 @@ typedef struct {
     } span[16];
     guint deep;    /* spans that are open beyond those */
     char *refused; /* address of a link that is not offered */
+    /* A paragraph that is one formula on lines of its own becomes a block of its source. */
+    enum { MATH_NONE, MATH_OPEN, MATH_CLOSED, MATH_MIXED } math;
+    GString *formula;
 } Parse;
 
 static AqMdBlock *begin(Parse *p, AqMdKind kind)
@@ -153,6 +183,8 @@ static AqMdBlock *begin(Parse *p, AqMdKind kind)
     memcpy(b->marker, p->marker, sizeof b->marker);
     p->marker[0] = 0;
     p->block = b;
+    p->math = MATH_NONE;
+    g_string_truncate(p->formula, 0);
     g_string_truncate(p->out, 0);
     p->plain = 0;
     return b;
@@ -163,7 +195,11 @@ static void end_block(Parse *p)
     AqMdBlock *b = g_steal_pointer(&p->block);
     if (!b)
         return;
-    if (b->kind == AQ_MD_TEXT || b->kind == AQ_MD_CODE) {
+    if (b->kind == AQ_MD_TEXT && p->math == MATH_CLOSED) {
+        b->kind = AQ_MD_CODE;
+        b->lang = g_strdup("LaTeX");
+        b->text = g_strdup(g_strstrip(p->formula->str));
+    } else if (b->kind == AQ_MD_TEXT || b->kind == AQ_MD_CODE) {
         b->text = g_strndup(p->out->str, p->out->len);
         /* Nothing to be seen, unless it is an item of a list. */
         if (b->kind == AQ_MD_TEXT && !*b->text && !b->marker[0]) {
@@ -226,6 +262,10 @@ static void put(Parse *p, const char *text, gsize n)
     /* Text outside of a block: an item of a tight list. */
     if (!p->block && !p->in_cell)
         begin(p, AQ_MD_TEXT);
+    if (p->math == MATH_OPEN)
+        g_string_append_len(p->formula, text, (gssize)n);
+    else if (p->math == MATH_CLOSED)
+        p->math = MATH_MIXED;
     while (n) {
         gsize part = MIN(n, 1000);
         while (part < n && part > 1 && ((guchar)text[part] & 0xc0) == 0x80)
@@ -471,6 +511,11 @@ static int enter_span(MD_SPANTYPE type, void *detail, void *user)
         break;
     case MD_SPAN_LATEXMATH_DISPLAY:
         push_span(p, "<tt>$$", "$$</tt>", NULL);
+        if (p->math == MATH_CLOSED)
+            p->math = MATH_MIXED;
+        else if (p->block && p->block->kind == AQ_MD_TEXT && !p->block->heading && !p->plain &&
+                 !p->in_cell && p->spans == 1)
+            p->math = MATH_OPEN;
         break;
     case MD_SPAN_A:
         enter_link(p, &((MD_SPAN_A_DETAIL *)detail)->href);
@@ -490,6 +535,8 @@ static int leave_span(MD_SPANTYPE type, void *detail, void *user)
 {
     Parse *p = user;
     gboolean link = !p->deep && p->spans && p->span[p->spans - 1].href;
+    if (type == MD_SPAN_LATEXMATH_DISPLAY && p->math == MATH_OPEN)
+        p->math = MATH_CLOSED;
     pop_span(p);
     if (link)
         p->in_link = FALSE;
@@ -668,7 +715,8 @@ GPtrArray *aq_md_parse(const char *source, gsize n, const char *fence, gboolean 
     };
     g_autofree char *joined = NULL;
     Parse p = {.blocks = g_ptr_array_new_with_free_func((GDestroyNotify)aq_md_block_free),
-               .out = g_string_new(NULL)};
+               .out = g_string_new(NULL),
+               .formula = g_string_new(NULL)};
     gboolean open = running && fence_at(source, 0, n, fence).run;
     if (fence) {
         gsize n_fence = strlen(fence);
@@ -683,6 +731,7 @@ GPtrArray *aq_md_parse(const char *source, gsize n, const char *fence, gboolean 
     finish(&p);
     g_free(p.refused);
     g_string_free(p.out, TRUE);
+    g_string_free(p.formula, TRUE);
     AqMdBlock *last = p.blocks->len ? p.blocks->pdata[p.blocks->len - 1] : NULL;
     if (last && last->kind == AQ_MD_CODE)
         last->open = open;

@@ -46,6 +46,8 @@ GPtrArray *aq_md_parse(const char *text, gsize n, const char *fence, gboolean ru
 GPtrArray *aq_md_plain(const char *text, gsize n);
 /** Text as Pango markup: control characters and those that turn the direction of text around are left out. Free it. */
 char *aq_md_escape(const char *text, gsize n);
+/** The text of markup that this file wrote. Free it. */
+char *aq_md_unmark(const char *markup);
 /** Whether a link may be offered: http, https and mailto. */
 gboolean aq_md_link_allowed(const char *uri);
 

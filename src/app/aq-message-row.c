@@ -336,6 +336,25 @@ void aq_message_row_set_last(AqMessageRow *self, gboolean last)
     on_changed(self);
 }
 
+void aq_message_row_set_find(AqMessageRow *self, AqFind *find)
+{
+    g_return_if_fail(AQ_IS_MESSAGE_ROW(self));
+    aq_markdown_view_set_find(AQ_MARKDOWN_VIEW(self->text), find);
+    aq_markdown_view_set_find(AQ_MARKDOWN_VIEW(self->thinking_text), find);
+}
+
+GtkWidget *aq_message_row_go_to(AqMessageRow *self, gboolean thinking, const AqFindPlace *place,
+                                graphene_rect_t *ret)
+{
+    g_return_val_if_fail(AQ_IS_MESSAGE_ROW(self), NULL);
+    GtkWidget *here = thinking ? self->thinking_text : self->text;
+    aq_markdown_view_go_to(AQ_MARKDOWN_VIEW(thinking ? self->text : self->thinking_text), NULL,
+                           ret);
+    if (place && thinking)
+        gtk_expander_set_expanded(GTK_EXPANDER(self->thinking), TRUE);
+    return aq_markdown_view_go_to(AQ_MARKDOWN_VIEW(here), place, ret);
+}
+
 static void aq_message_row_dispose(GObject *object)
 {
     AqMessageRow *self = AQ_MESSAGE_ROW(object);

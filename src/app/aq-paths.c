@@ -8,7 +8,7 @@
 
 /* Read once at start and constant from then on. */
 static struct {
-    char *cpu, *models, *guide, *crash_note, *api_keys, *locale, *chats, *presets, *pool;
+    char *cpu, *models, *guide, *crash_note, *api_keys, *locale, *chats, *presets, *pool, *loop_meter;
     gboolean in_build;
 } paths;
 
@@ -23,7 +23,7 @@ static gboolean runs_from_build(void)
 void aq_paths_init(void)
 {
     const char *cpu = g_getenv("AQ_CPU"), *models = g_getenv("AQ_MODEL_DIR"),
-               *locale = g_getenv("AQ_LOCALE_DIR");
+               *locale = g_getenv("AQ_LOCALE_DIR"), *meter = g_getenv("AQ_LOOP_METER");
     paths.in_build = runs_from_build();
     paths.cpu = g_strdup(cpu && *cpu ? cpu : NULL);
     paths.models = models && *models
@@ -43,6 +43,7 @@ void aq_paths_init(void)
     g_autofree char *data = g_build_filename(g_get_user_data_dir(), "aquifer", NULL);
     if (g_mkdir_with_parents(data, 0700) == 0)
         paths.api_keys = g_build_filename(data, "api-keys", NULL);
+    paths.loop_meter = g_strdup(meter && *meter ? meter : NULL);
     paths.locale = g_strdup(locale && *locale ? locale : AQ_LOCALE_DIR);
 }
 
@@ -89,6 +90,11 @@ const char *aq_paths_api_keys(void)
 const char *aq_paths_locale(void)
 {
     return paths.locale;
+}
+
+const char *aq_paths_loop_meter(void)
+{
+    return paths.loop_meter;
 }
 
 GSettings *aq_paths_settings(void)

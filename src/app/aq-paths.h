@@ -25,6 +25,7 @@ const char *aq_paths_presets(void);
 const char *aq_paths_api_keys(void);
 /** Folder of translations: AQ_LOCALE_DIR, else where they are installed. */
 const char *aq_paths_locale(void);
+const char *aq_paths_loop_meter(void); /* file for figures of the main loop, or NULL */
 /** The app's settings; NULL when the schema is not installed. */
 GSettings *aq_paths_settings(void);
 

@@ -50,7 +50,7 @@ typedef struct {
 struct _AqPoolHost {
     GObject parent;
     AqEngineHost *engine;
-    char *state_dir, *models, *guide;
+    char *state_dir, *models, *guide, *ctl_dir;
     const char *dir[2];
     guint n_dir;
 
@@ -125,6 +125,7 @@ static int turn_on(AqPoolHost *self, const Op *op, aq_err *err)
                        .port = op->mode.port ? op->mode.port : AQ_POOL_PORT,
                        .pair = true,
                        .watch = true,
+                       .ctl_dir = self->ctl_dir,
                        .changed_cb = any_thread_cb,
                        .user = self};
     rc = rc < 0 ? rc : aq_seat_new(&cfg, &self->seat, err);
@@ -186,11 +187,10 @@ static int op_run(AqPoolHost *self, Op *op)
         aq_seat_pair_end(self->seat);
         break;
     case OP_ADD:
-        rc = aq_known_add(self->trust, op->text, addr, err);
-        aq_seat_ask(self->seat);
+        rc = aq_seat_add(self->seat, op->text, addr, err);
         break;
     case OP_FORGET:
-        rc = aq_known_drop(self->trust, op->text, err);
+        rc = aq_seat_forget(self->seat, op->text, err);
         break;
     case OP_PERMIT:
         rc = aq_seat_set_perms(self->seat, &op->id, op->n, err);
@@ -260,6 +260,7 @@ static void save_mode(AqPoolHost *self)
 static void off_now(AqPoolHost *self);
 static void begin_split(AqPoolHost *self);
 static void retry_split(AqPoolHost *self);
+static void drop_split(AqPoolHost *self);
 
 static void op_done(GObject *source, GAsyncResult *result, gpointer user)
 {
@@ -288,6 +289,7 @@ static void op_done(GObject *source, GAsyncResult *result, gpointer user)
         self->state = g_steal_pointer(&op->state);
         memcpy(self->name, op->name, sizeof self->name);
     }
+    drop_split(self);
     if (rc < 0 && op->kind != OP_ON) {
         g_autofree char *text = g_utf8_make_valid(op->err.text, -1);
         g_signal_emit(self, signal_told, 0, text);
@@ -486,6 +488,15 @@ static const aq_pc *find(AqPoolHost *self, const aq_id *id)
         if (self->state->pc[i].has_id && aq_id_equal(&self->state->pc[i].id, id))
             return &self->state->pc[i];
     return NULL;
+}
+
+/* Its PC was removed, or this one left the pool, by another program of this user or another PC. */
+static void drop_split(AqPoolHost *self)
+{
+    const aq_pc *pc = find(self, &self->mode.pc);
+    if (self->mode.split && self->split_tried && self->power == AQ_POWER_ON && self->state &&
+        (!self->state->in_pool || (self->state->n_pc && !(pc && pc->member))))
+        aq_pool_host_stop_split(self);
 }
 
 /* It was wanted and its PC was not there, or worked for another one: as soon as it says that it is free. */
@@ -757,6 +768,7 @@ static void aq_pool_host_finalize(GObject *object)
     g_free(self->state_dir);
     g_free(self->models);
     g_free(self->guide);
+    g_free(self->ctl_dir);
     G_OBJECT_CLASS(aq_pool_host_parent_class)->finalize(object);
 }
 
@@ -783,6 +795,10 @@ AqPoolHost *aq_pool_host_new(AqEngineHost *engine, const char *state_dir, const 
     self->state_dir = g_strdup(state_dir);
     self->models = g_strdup(models);
     self->guide = g_strdup(guide);
+    const char *pak =
+        g_getenv("FLATPAK_ID"); /* its programs share one folder of the runtime folder */
+    self->ctl_dir = pak ? g_build_filename(g_get_user_runtime_dir(), "app", pak, "aquifer", NULL)
+                        : g_build_filename(g_get_user_runtime_dir(), "aquifer", NULL);
     if (models)
         self->dir[self->n_dir++] = self->models;
     if (guide)

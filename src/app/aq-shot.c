@@ -90,8 +90,36 @@ static gboolean on_frame(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
         g_printerr("aquifer: the picture could not be written to %s\n", shot->file);
         *shot->ret_status = 1;
     }
+    AdwDialog *dialog = adw_application_window_get_visible_dialog(ADW_APPLICATION_WINDOW(window));
+    if (dialog) /* it would be closed instead of the window */
+        adw_dialog_force_close(dialog);
     gtk_window_close(GTK_WINDOW(window));
     return G_SOURCE_REMOVE;
+}
+
+/* Words of --shot-look. */
+static const char *const looks[] = {"dark", "rtl", "large", NULL};
+
+gboolean aq_shot_look_known(const char *look)
+{
+    g_auto(GStrv) words = g_strsplit(look, ",", -1);
+    for (guint i = 0; words[i]; i++)
+        if (!g_strv_contains(looks, words[i]))
+            return FALSE;
+    return TRUE;
+}
+
+void aq_shot_set_look(const char *look)
+{
+    g_auto(GStrv) words = g_strsplit(look ? look : "", ",", -1);
+    const char *const *all = (const char *const *)words;
+    if (g_strv_contains(all, "dark"))
+        adw_style_manager_set_color_scheme(adw_style_manager_get_default(),
+                                           ADW_COLOR_SCHEME_FORCE_DARK);
+    if (g_strv_contains(all, "rtl"))
+        gtk_widget_set_default_direction(GTK_TEXT_DIR_RTL);
+    if (g_strv_contains(all, "large"))
+        g_object_set(gtk_settings_get_default(), "gtk-xft-dpi", 96 * 1024 * 3 / 2, NULL);
 }
 
 void aq_shot_start(AqWindow *window, AqEngineHost *host, const char *page, const char *file,

@@ -11,4 +11,8 @@ G_BEGIN_DECLS
 void aq_shot_start(AqWindow *window, AqEngineHost *host, const char *page, const char *file,
                    const char *ask, gboolean kept, int *ret_status);
 
+/** How a picture looks: words dark, rtl, large (text of one and a half times its size) with commas between. Before the window is made. */
+gboolean aq_shot_look_known(const char *look);
+void aq_shot_set_look(const char *look); /* NULL: as it is */
+
 G_END_DECLS

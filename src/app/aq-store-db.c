@@ -4,6 +4,7 @@
  *   chats(id, title, created_us, changed_us, leaf, folder, draft, settings, deleted)
  *   messages(id, chat, parent, role, state, text, thinking, model, created_us, error_code, error, figures …)
  *   files(owner, pos, chat, name, text): owner is a message, or a chat for what its draft has; numbers of both are never the same
+ *   folders(name): all of them; chats.folder is a name of these, or NULL
  *   words: FTS5 over messages.text by trigrams, so that parts of words and languages without spaces are found; it holds no text itself
  *
  * The file is locked for this process while it is open (locking_mode EXCLUSIVE: WAL without shared memory). After a crash of the program
@@ -52,6 +53,7 @@ static const char *const migrations[AQ_STORE_VERSION] = {
     "  owner INTEGER NOT NULL, pos INTEGER NOT NULL, chat INTEGER NOT NULL, name TEXT NOT NULL,"
     "  text TEXT NOT NULL, PRIMARY KEY(owner, pos));"
     "CREATE INDEX files_chat ON files(chat);",
+    "CREATE TABLE folders(name TEXT PRIMARY KEY NOT NULL) WITHOUT ROWID;",
 };
 
 /* ---- errors --------------------------------------------------------------------------------- */
@@ -408,6 +410,20 @@ static int put_message(AqStoreDb *db, const AqStoreMessage *m, aq_err *err)
     return step(db, "store.put-words", db->put_words, err);
 }
 
+/* A folder comes or goes so seldom that its statement is made each time. */
+static int folder(AqStoreDb *db, const char *failpoint, const char *sql, const char *name,
+                  aq_err *err)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = sqlite3_prepare_v2(db->sql, sql, -1, &s, NULL);
+    if (rc != SQLITE_OK)
+        return fail(db, rc, err);
+    bind_text(s, 1, name);
+    rc = step(db, failpoint, s, err);
+    sqlite3_finalize(s);
+    return rc;
+}
+
 static int drop(AqStoreDb *db, const char *name, sqlite3_stmt *stmt, gint64 id, aq_err *err)
 {
     sqlite3_bind_int64(stmt, 1, id);
@@ -433,6 +449,12 @@ static int apply(AqStoreDb *db, const AqStoreOp *op, aq_err *err)
             (rc = drop(db, "store.drop-message-files", db->drop_files, op->id, err)) < 0)
             return rc;
         return drop(db, "store.drop-message", db->drop_message, op->id, err);
+    case AQ_STORE_PUT_FOLDER:
+        return folder(db, "store.put-folder", "INSERT OR IGNORE INTO folders(name) VALUES(?1)",
+                      op->name, err);
+    case AQ_STORE_DROP_FOLDER:
+        return folder(db, "store.drop-folder", "DELETE FROM folders WHERE name = ?1", op->name,
+                      err);
     case AQ_STORE_PUT_DRAFT_FILES:
         return put_files(db, op->id, op->id, op->files, err);
     }
@@ -595,6 +617,20 @@ int aq_store_db_messages(AqStoreDb *db, gint64 chat, GPtrArray **ret, aq_err *er
     if (result >= 0)
         *ret = found;
     return result;
+}
+
+int aq_store_db_folders(AqStoreDb *db, GPtrArray **ret, aq_err *err)
+{
+    sqlite3_stmt *s = NULL;
+    GPtrArray *list = g_ptr_array_new_with_free_func(g_free);
+    int rc = sqlite3_prepare_v2(db->sql, "SELECT name FROM folders ORDER BY name COLLATE NOCASE",
+                                -1, &s, NULL);
+    while (rc == SQLITE_OK || rc == SQLITE_ROW) {
+        if ((rc = sqlite3_step(s)) != SQLITE_ROW)
+            break;
+        g_ptr_array_add(list, column(s, 0));
+    }
+    return ended(db, rc, s, list, ret, err);
 }
 
 /* The part of the text around the first place where it says `what`, in one line. */

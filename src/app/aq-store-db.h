@@ -7,7 +7,7 @@
 G_BEGIN_DECLS
 
 #define AQ_STORE_VERSION \
-    2 /* of the schema; a change adds a migration and a fixture of the old one */
+    3 /* of the schema; a change adds a migration and a fixture of the old one */
 
 typedef struct AqStoreDb AqStoreDb;
 
@@ -27,6 +27,8 @@ void aq_store_db_set_aside(const char *path, char **ret_said);
 int aq_store_db_list(AqStoreDb *db, GPtrArray **ret, aq_err *err) AQ_MUST;
 /** The messages of a chat, oldest first, with their files; of AqStoreMessage. */
 int aq_store_db_messages(AqStoreDb *db, gint64 chat, GPtrArray **ret, aq_err *err) AQ_MUST;
+/** The names of all folders, in their order; of char. */
+int aq_store_db_folders(AqStoreDb *db, GPtrArray **ret, aq_err *err) AQ_MUST;
 /** What is attached to the question that is not sent yet; of AqFile. */
 int aq_store_db_draft_files(AqStoreDb *db, gint64 chat, GPtrArray **ret, aq_err *err) AQ_MUST;
 /** Messages (and chats, by their title) that contain the text, newest first; of AqStoreHit. */

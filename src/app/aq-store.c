@@ -32,6 +32,7 @@ static guint signal_saved, signal_opened, signal_problem, signal_said, signal_re
 typedef enum {
     JOB_WRITE,
     JOB_LIST,
+    JOB_FOLDERS,
     JOB_MESSAGES,
     JOB_FILES,
     JOB_SEARCH,
@@ -122,6 +123,7 @@ static void op_free(AqStoreOp *op)
         return;
     aq_store_chat_free(op->chat);
     aq_store_message_free(op->message);
+    g_free(op->name);
     g_clear_pointer(&op->files, g_ptr_array_unref);
     g_clear_object(&op->owner);
     g_free(op);
@@ -227,7 +229,8 @@ static void add_unsaved(Work *w, AqStoreOp *op)
 {
     gboolean chat = op->kind == AQ_STORE_PUT_CHAT || op->kind == AQ_STORE_DROP_CHAT;
     char kind = op->kind == AQ_STORE_PUT_DRAFT_FILES ? 'f' : chat ? 'c' : 'm';
-    g_autofree char *key = g_strdup_printf("%c%" G_GINT64_FORMAT, kind, op->id);
+    g_autofree char *key = op->name ? g_strconcat("F", op->name, NULL)
+                                    : g_strdup_printf("%c%" G_GINT64_FORMAT, kind, op->id);
     guint at = GPOINTER_TO_UINT(g_hash_table_lookup(w->place, key));
     if (at) {
         op_free(w->unsaved->pdata[at - 1]);
@@ -281,6 +284,8 @@ static void read_job(Work *w, Job *job)
     if (ensure_open(w)) {
         if (job->kind == JOB_LIST)
             rc = aq_store_db_list(w->db, &a->list, &err);
+        else if (job->kind == JOB_FOLDERS)
+            rc = aq_store_db_folders(w->db, &a->list, &err);
         else if (job->kind == JOB_MESSAGES)
             rc = aq_store_db_messages(w->db, job->chat, &a->list, &err);
         else if (job->kind == JOB_FILES)
@@ -399,6 +404,28 @@ void aq_chat_store_put_draft_files(AqChatStore *self, gint64 chat, GPtrArray *fi
                                .files = g_ptr_array_ref(files)});
 }
 
+static void push_folder(AqChatStore *self, AqStoreOpKind kind, const char *name)
+{
+    g_return_if_fail(AQ_IS_CHAT_STORE(self) && name);
+    if (self->closed)
+        return;
+    Job *job = push(self, JOB_WRITE);
+    job->op = g_new0(AqStoreOp, 1);
+    job->op->kind = kind;
+    job->op->name = g_strdup(name);
+    g_async_queue_push(self->jobs, job);
+}
+
+void aq_chat_store_put_folder(AqChatStore *self, const char *name)
+{
+    push_folder(self, AQ_STORE_PUT_FOLDER, name);
+}
+
+void aq_chat_store_drop_folder(AqChatStore *self, const char *name)
+{
+    push_folder(self, AQ_STORE_DROP_FOLDER, name);
+}
+
 static void push_read(AqChatStore *self, Job *job, AqStoreListCb cb, GObject *user)
 {
     g_return_if_fail(AQ_IS_CHAT_STORE(self));
@@ -414,6 +441,11 @@ static void push_read(AqChatStore *self, Job *job, AqStoreListCb cb, GObject *us
 void aq_chat_store_list(AqChatStore *self, AqStoreListCb cb, GObject *user)
 {
     push_read(self, push(self, JOB_LIST), cb, user);
+}
+
+void aq_chat_store_folders(AqChatStore *self, AqStoreListCb cb, GObject *user)
+{
+    push_read(self, push(self, JOB_FOLDERS), cb, user);
 }
 
 void aq_chat_store_messages(AqChatStore *self, gint64 chat, AqStoreListCb cb, GObject *user)

@@ -42,6 +42,8 @@ typedef enum {
     AQ_STORE_DROP_CHAT, /* with its messages */
     AQ_STORE_PUT_MESSAGE,
     AQ_STORE_DROP_MESSAGE,
+    AQ_STORE_PUT_FOLDER,
+    AQ_STORE_DROP_FOLDER,     /* chats that name it are put by themselves */
     AQ_STORE_PUT_DRAFT_FILES, /* id: the chat's */
 } AqStoreOpKind;
 
@@ -50,6 +52,7 @@ typedef struct {
     gint64 id;
     AqStoreChat *chat;
     AqStoreMessage *message;
+    char *name; /* of a folder */
     GPtrArray *files;
     GObject *owner; /* told by "saved"; or NULL */
 } AqStoreOp;
@@ -80,9 +83,13 @@ void aq_chat_store_drop_message(AqChatStore *self, gint64 id);
 /** What is attached to a question that is not sent yet; files: of AqFile, kept. Of a chat that is not there they are let go silently. */
 void aq_chat_store_put_draft_files(AqChatStore *self, gint64 chat, GPtrArray *files);
 
+void aq_chat_store_put_folder(AqChatStore *self, const char *name);
+void aq_chat_store_drop_folder(AqChatStore *self, const char *name);
+
 /** list: of AqStoreChat, AqStoreMessage, AqFile or AqStoreHit; owned by the caller of the callback; NULL when it could not be read (then "problem"
  * tells why). user stays alive until the call, which comes unless the store is closed. */
 typedef void (*AqStoreListCb)(GPtrArray *list, GObject *user);
+void aq_chat_store_folders(AqChatStore *self, AqStoreListCb cb, GObject *user); /* of char */
 void aq_chat_store_list(AqChatStore *self, AqStoreListCb cb, GObject *user);
 void aq_chat_store_messages(AqChatStore *self, gint64 chat, AqStoreListCb cb, GObject *user);
 void aq_chat_store_draft_files(AqChatStore *self, gint64 chat, AqStoreListCb cb, GObject *user);

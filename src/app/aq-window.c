@@ -8,9 +8,11 @@
 #include "aq-chat-sidebar.h"
 #include "aq-chat-view.h"
 #include "aq-format.h"
+#include "aq-loop-meter.h"
 #include "aq-models-page.h"
 #include "aq-paths.h"
 #include "aq-pool-page.h"
+#include "aq-transfer-dialog.h"
 
 struct _AqWindow {
     AdwApplicationWindow parent;
@@ -20,6 +22,7 @@ struct _AqWindow {
     AqChats *chats;
     GSettings *settings;
     gboolean loading, split_lost;
+    AdwToast *undo; /* of the chat that was deleted last, as long as it is shown */
 };
 
 G_DEFINE_FINAL_TYPE(AqWindow, aq_window, ADW_TYPE_APPLICATION_WINDOW)
@@ -113,11 +116,70 @@ static void update_stop(AqWindow *self)
     gtk_widget_action_set_enabled(GTK_WIDGET(self), "win.stop", chat && aq_chat_get_busy(chat));
 }
 
+/* ---- answers that end while nobody looks ---------------------------------------------------- */
+
+static gboolean is_looked_at(AqWindow *self, AqChat *chat)
+{
+    const char *page = adw_view_stack_get_visible_child_name(ADW_VIEW_STACK(self->pages));
+    return gtk_window_is_active(GTK_WINDOW(self)) && chat == aq_window_get_chat(self) &&
+           g_strcmp0(page, "chat") == 0;
+}
+
+static char *notification_of(AqChat *chat)
+{
+    return g_strdup_printf("answer-%" G_GINT64_FORMAT, aq_chat_get_id(chat));
+}
+
+/* The window says it, too: by a dot in the list. */
+static void tell_answer(AqWindow *self, AqChat *chat)
+{
+    GListModel *messages = aq_chat_get_messages(chat);
+    guint n = g_list_model_get_n_items(messages);
+    g_autoptr(AqMessage) last = n ? g_list_model_get_item(messages, n - 1) : NULL;
+    aq_chat_set_unread(chat, TRUE);
+    if (gtk_window_is_active(GTK_WINDOW(self)) || !last ||
+        aq_message_get_state(last) == AQ_MESSAGE_STOPPED)
+        return;
+    gboolean failed = aq_message_get_state(last) == AQ_MESSAGE_FAILED;
+    g_autoptr(GNotification) note =
+        g_notification_new(failed ? _("The answer failed") : _("The answer is complete"));
+    g_autofree char *id = notification_of(chat);
+    g_notification_set_body(note, aq_chat_get_title(chat));
+    g_notification_set_default_action_and_target(note, "app.show-chat", "x", aq_chat_get_id(chat));
+    g_application_send_notification(G_APPLICATION(gtk_window_get_application(GTK_WINDOW(self))), id,
+                                    note);
+}
+
+/* Whatever is shown now is no news any more. */
+static void on_looked_at(AqWindow *self)
+{
+    AqChat *chat = aq_window_get_chat(self);
+    GtkApplication *app = gtk_window_get_application(GTK_WINDOW(self));
+    if (!chat || !app || !is_looked_at(self, chat) || !aq_chat_get_unread(chat))
+        return;
+    g_autofree char *id = notification_of(chat);
+    aq_chat_set_unread(chat, FALSE);
+    g_application_withdraw_notification(G_APPLICATION(app), id);
+}
+
+static void show_chat(AqWindow *self, AqChat *chat);
+
 static void on_chat_busy(AqWindow *self, GParamSpec *pspec, AqChat *chat)
 {
     if (aq_chat_get_busy(chat))
         hush(self);
+    else if (!is_looked_at(self, chat) && aq_chats_find(self->chats, aq_chat_get_id(chat)) == chat)
+        tell_answer(self, chat);
     update_stop(self);
+}
+
+void aq_window_show_chat(AqWindow *self, gint64 id)
+{
+    g_return_if_fail(AQ_IS_WINDOW(self));
+    AqChat *chat = aq_chats_find(self->chats, id);
+    if (chat)
+        show_chat(self, chat);
+    gtk_window_present(GTK_WINDOW(self));
 }
 
 static void on_chat_selected(AqWindow *self, AqChat *chat)
@@ -125,6 +187,7 @@ static void on_chat_selected(AqWindow *self, AqChat *chat)
     AqChatView *view = view_of(self, chat);
     gtk_stack_set_visible_child(GTK_STACK(self->chat_stack), GTK_WIDGET(view));
     update_stop(self);
+    on_looked_at(self);
 }
 
 static void show_chat(AqWindow *self, AqChat *chat)
@@ -140,18 +203,23 @@ static void on_chat_activated(AqWindow *self, AqChat *chat, gint64 message)
         adw_overlay_split_view_set_show_sidebar(ADW_OVERLAY_SPLIT_VIEW(self->split), FALSE);
     show_chat(self, chat);
     if (message)
-        aq_chat_view_show_message(view_of(self, chat), message);
+        aq_chat_view_find(view_of(self, chat),
+                          aq_chat_sidebar_get_search(AQ_CHAT_SIDEBAR(self->sidebar)), message);
 }
 
 void aq_window_new_chat(AqWindow *self)
 {
     g_return_if_fail(AQ_IS_WINDOW(self));
-    show_chat(self, aq_chats_add(self->chats));
+    AqChat *chat = aq_chats_add(self->chats);
+    aq_chat_set_folder(chat, aq_chat_sidebar_get_folder(AQ_CHAT_SIDEBAR(self->sidebar)));
+    show_chat(self, chat);
 }
 
 static void undo_delete(AdwToast *toast, AqWindow *self)
 {
     AqChat *chat = g_object_steal_data(G_OBJECT(toast), "chat");
+    if (self->undo == toast)
+        self->undo = NULL;
     aq_chats_restore(self->chats, chat);
     show_chat(self, chat);
     g_object_unref(chat);
@@ -161,8 +229,21 @@ static void undo_delete(AdwToast *toast, AqWindow *self)
 static void forget_deleted(AdwToast *toast, AqWindow *self)
 {
     AqChat *chat = g_object_get_data(G_OBJECT(toast), "chat");
+    if (self->undo == toast)
+        self->undo = NULL;
     if (chat)
         aq_chats_forget(self->chats, chat);
+}
+
+/* By keyboard, as long as the toast is there. */
+static void undo_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqWindow *self = AQ_WINDOW(widget);
+    if (!self->undo)
+        return;
+    g_autoptr(AdwToast) toast = g_object_ref(self->undo);
+    undo_delete(toast, self);
+    adw_toast_dismiss(toast);
 }
 
 static void delete_chat(AqWindow *self, AqChat *doomed)
@@ -195,11 +276,27 @@ static void delete_chat(AqWindow *self, AqChat *doomed)
     g_object_set_data_full(G_OBJECT(toast), "chat", g_steal_pointer(&chat), g_object_unref);
     g_signal_connect_object(toast, "button-clicked", G_CALLBACK(undo_delete), self, 0);
     g_signal_connect_object(toast, "dismissed", G_CALLBACK(forget_deleted), self, 0);
+    self->undo = toast;
     adw_toast_overlay_add_toast(ADW_TOAST_OVERLAY(self->toasts), toast);
+}
+
+/* The chat below or above in the list of all. */
+static void step_chat_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqWindow *self = AQ_WINDOW(widget);
+    GListModel *list = aq_chats_get_list(self->chats);
+    guint at, n = g_list_model_get_n_items(list);
+    gboolean next = g_str_equal(action, "win.next-chat");
+    if (!g_list_store_find(G_LIST_STORE(list), aq_window_get_chat(self), &at) ||
+        (next ? at + 1 >= n : at == 0))
+        return;
+    g_autoptr(AqChat) chat = g_list_model_get_item(list, next ? at + 1 : at - 1);
+    show_chat(self, chat);
 }
 
 static void on_chats_changed(AqWindow *self, guint position, guint removed, guint added)
 {
+    aq_loop_meter_mark("listed");
     for (guint i = position; i < position + added; i++) {
         g_autoptr(AqChat) chat = g_list_model_get_item(aq_chats_get_list(self->chats), i);
         g_signal_handlers_disconnect_by_func(chat, on_chat_busy, self);
@@ -227,6 +324,44 @@ void aq_window_ask(AqWindow *self, const char *text)
 {
     aq_window_new_chat(self);
     aq_chat_send(aq_window_get_chat(self), text);
+}
+
+/* ---- export and import ---------------------------------------------------------------------- */
+
+static void on_transferred(GtkWindow *window, const char *text, gboolean good)
+{
+    AqWindow *self = AQ_WINDOW(window);
+    if (good) {
+        AdwToast *toast = adw_toast_new(text);
+        adw_toast_set_use_markup(toast, FALSE);
+        adw_toast_overlay_add_toast(ADW_TOAST_OVERLAY(self->toasts), toast);
+        return;
+    }
+    AdwDialog *dialog = adw_alert_dialog_new(_("That Did Not Work"), text);
+    adw_alert_dialog_add_response(ADW_ALERT_DIALOG(dialog), "close", _("_Close"));
+    adw_dialog_present(dialog, GTK_WIDGET(self));
+}
+
+static void on_export(AqWindow *self, AqChat *chat)
+{
+    aq_transfer_export(GTK_WINDOW(self), self->chats, chat, on_transferred);
+}
+
+static void export_all_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    on_export(AQ_WINDOW(widget), NULL);
+}
+
+static void export_chat_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqChat *chat = aq_window_get_chat(AQ_WINDOW(widget));
+    if (chat && !aq_chat_get_empty(chat))
+        on_export(AQ_WINDOW(widget), chat);
+}
+
+static void import_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    aq_transfer_import(GTK_WINDOW(widget), AQ_WINDOW(widget)->chats, on_transferred);
 }
 
 /* ---- where chats are kept ------------------------------------------------------------------- */
@@ -289,6 +424,17 @@ static void stop_action(GtkWidget *widget, const char *action, GVariant *paramet
     AqChat *chat = aq_window_get_chat(AQ_WINDOW(widget));
     if (chat)
         aq_chat_stop(chat);
+}
+
+/* Search in the chat that is shown. */
+static void find_action(GtkWidget *widget, const char *action, GVariant *parameter)
+{
+    AqWindow *self = AQ_WINDOW(widget);
+    AqChat *chat = aq_window_get_chat(self);
+    if (!chat)
+        return;
+    adw_view_stack_set_visible_child_name(ADW_VIEW_STACK(self->pages), "chat");
+    aq_chat_view_find(view_of(self, chat), NULL, 0);
 }
 
 static void sidebar_action(GtkWidget *widget, const char *action, GVariant *parameter)
@@ -356,14 +502,25 @@ static void aq_window_class_init(AqWindowClass *klass)
     gtk_widget_class_bind_template_callback(widget_class, on_chat_selected);
     gtk_widget_class_bind_template_callback(widget_class, on_chat_activated);
     gtk_widget_class_bind_template_callback(widget_class, delete_chat);
+    gtk_widget_class_bind_template_callback(widget_class, on_export);
     gtk_widget_class_bind_template_callback(widget_class, on_store_banner);
     gtk_widget_class_install_action(widget_class, "win.show-page", "s", show_page_action);
     gtk_widget_class_install_action(widget_class, "win.stop", NULL, stop_action);
     gtk_widget_class_install_action(widget_class, "win.search-all", NULL, search_action);
+    gtk_widget_class_install_action(widget_class, "win.find", NULL, find_action);
     gtk_widget_class_install_action(widget_class, "win.toggle-sidebar", NULL, sidebar_action);
+    gtk_widget_class_install_action(widget_class, "win.export-chat", NULL, export_chat_action);
+    gtk_widget_class_install_action(widget_class, "win.export-all", NULL, export_all_action);
+    gtk_widget_class_install_action(widget_class, "win.import", NULL, import_action);
+    gtk_widget_class_install_action(widget_class, "win.undo-delete", NULL, undo_action);
+    gtk_widget_class_install_action(widget_class, "win.next-chat", NULL, step_chat_action);
+    gtk_widget_class_install_action(widget_class, "win.previous-chat", NULL, step_chat_action);
     gtk_widget_class_install_action(widget_class, "win.cancel-load", NULL, cancel_load_action);
     /* Not an accelerator of the application: those come before a dialog's or a popover's own Escape. */
     gtk_widget_class_add_binding_action(widget_class, GDK_KEY_Escape, 0, "win.stop", NULL);
+    /* Likewise: a text field undoes its own text. */
+    gtk_widget_class_add_binding_action(widget_class, GDK_KEY_z, GDK_CONTROL_MASK,
+                                        "win.undo-delete", NULL);
 }
 
 static void aq_window_init(AqWindow *self)
@@ -391,7 +548,11 @@ AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary 
     g_signal_connect_object(store, "problem", G_CALLBACK(on_store_problem), self,
                             G_CONNECT_SWAPPED);
     g_signal_connect_object(store, "said", G_CALLBACK(on_store_said), self, G_CONNECT_SWAPPED);
-    g_autoptr(AqApiServer) server = aq_api_server_new(host, settings, aq_paths_api_keys());
+    g_signal_connect(self, "notify::is-active", G_CALLBACK(on_looked_at), NULL);
+    g_signal_connect_object(self->pages, "notify::visible-child", G_CALLBACK(on_looked_at), self,
+                            G_CONNECT_SWAPPED);
+    g_autoptr(AqApiServer) server =
+        aq_api_server_new(host, settings, aq_paths_api_keys(), aq_paths_pool());
     aq_api_page_set_server(AQ_API_PAGE(self->api_page), server, host);
     aq_models_page_set_library(AQ_MODELS_PAGE(self->models_page), library, host, folder);
     g_signal_connect_object(host, "changed", G_CALLBACK(on_host_changed), self, G_CONNECT_SWAPPED);

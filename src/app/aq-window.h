@@ -18,6 +18,8 @@ AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary 
                         AqChats *chats, GSettings *settings, const char *folder);
 void aq_window_set_pool(AqWindow *self, AqPoolHost *pool, AqModelLibrary *library); /* once */
 void aq_window_new_chat(AqWindow *self);
+/** Show a chat by its number, if it is still there, and bring the window to the front. */
+void aq_window_show_chat(AqWindow *self, gint64 id);
 /** "chat", "models", "pool" or "api"; FALSE for another name. */
 gboolean aq_window_show_page(AqWindow *self, const char *name);
 AqChat *aq_window_get_chat(AqWindow *self); /* the one that is shown */

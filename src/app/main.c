@@ -4,6 +4,7 @@
 #include <locale.h>
 
 #include "aq-application.h"
+#include "aq-loop-meter.h"
 #include "aq-paths.h"
 #include "aq/base.h"
 
@@ -26,7 +27,9 @@ int main(int argc, char **argv)
         aq_crash_note_install(aq_paths_crash_note(), AQ_VERSION, &err) < 0)
         g_warning("no crash note can be written: %s", err.text);
 
+    aq_loop_meter_begin(aq_paths_loop_meter());
     g_autoptr(AqApplication) app = aq_application_new();
     int status = g_application_run(G_APPLICATION(app), argc, argv);
+    aq_loop_meter_end();
     return status ? status : aq_application_get_status(app);
 }

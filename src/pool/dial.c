@@ -268,3 +268,15 @@ const char *aq_reach_text(aq_reach r)
     }
     return "";
 }
+
+const char *aq_reach_name(aq_reach r)
+{
+    static const char *const names[AQ_REACH_N] = {
+        [AQ_REACH_UNTRIED] = "untried",   [AQ_REACH_FOREIGN] = "foreign",
+        [AQ_REACH_NO_ROUTE] = "no-route", [AQ_REACH_SILENT] = "silent",
+        [AQ_REACH_BLOCKED] = "blocked",   [AQ_REACH_REFUSED] = "refused",
+        [AQ_REACH_ANSWERS] = "answers",
+    };
+
+    return r < AQ_REACH_N ? names[r] : "";
+}

@@ -47,7 +47,9 @@ struct aq_link {
     int fd;
     aq_tls *tls;
     bool tls_done, peer_known, hs_done, open_told;
-    bool told; /* the other side said why it ends */
+    bool told;    /* the other side said why it ends */
+    bool rekeyed; /* a new secret was given or taken: the connection is made anew */
+    uint32_t n_rekey;
     bool match_sent, match_got;
     aq_hs hs;
     uint8_t exporter[32];

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- what all links share -------------------------------------------------------------------- */
@@ -159,17 +160,48 @@ static bool try_next(aq_link *l, int rc)
     return true;
 }
 
+/* A secret was given or taken: once the other side has hung up, and so has it too, it is called again. */
+static bool rekeyed(aq_link *l)
+{
+    uint8_t rest[256];
+    ssize_t n = 1;
+
+    if (!l->rekeyed || l->role != AQ_DIALER || l->fd < 0 || l->n_rekey++ || aq_link_stopped(l) ||
+        aq_link_send_queued(l, NULL) < 0)
+        return false;
+    shutdown(l->fd, SHUT_WR);
+    while (n > 0 && aq_now_us() < l->deadline_us && !aq_link_stopped(l)) {
+        struct pollfd p = {.fd = l->fd, .events = POLLIN};
+        if (poll(&p, 1, 100) > 0)
+            n = recv(l->fd, rest, sizeof rest, MSG_DONTWAIT);
+    }
+    if (aq_link_stopped(l))
+        return false;
+    aq_link_reset(l);
+    return true;
+}
+
+static int serve_once(aq_link *l, aq_err *err)
+{
+    int rc = serve(l, err);
+
+    if (rc >= 0 || !rekeyed(l))
+        return rc;
+    *err = (aq_err){0};
+    return serve(l, err);
+}
+
 /* Serve, by the first address that leads to who is meant. Of several that do not, the first says why. */
 static int serve_any(aq_link *l, aq_err *err)
 {
-    int first = serve(l, err), rc = first;
+    int first = serve_once(l, err), rc = first;
     aq_err next = {0};
 
     if (first >= 0 || !try_next(l, first))
         return first;
     do {
         next = (aq_err){0};
-        rc = serve(l, &next);
+        rc = serve_once(l, &next);
     } while (rc < 0 && try_next(l, rc));
     if (rc < 0 && !l->hs_done)
         return first;

@@ -215,7 +215,7 @@ void aq_link_reset(aq_link *l)
     aq_fd_close_p(&l->fd);
     aq_hs_clear(&l->hs);
     aq_mem_wipe(l->exporter, sizeof l->exporter);
-    l->tls_done = l->peer_known = l->told = false;
+    l->tls_done = l->peer_known = l->told = l->rekeyed = false;
     l->n_head = l->n_body = 0;
     l->body.n = 0;
     l->rx = (aq_wire_seq){0};
@@ -400,11 +400,11 @@ static int handshake_frame(aq_link *l, const uint8_t *p, aq_err *err)
         if ((rc = aq_trust_rekey(l->net->trust, hs->rekey_epoch, hs->rekey_secret,
                                  (char *)hs->rekey_roster.p, hs->rekey_roster.n, err)) < 0)
             return rc;
-        l->told = true;
+        l->told = l->rekeyed = true;
         return aq_fail(err, AQ_E_GONE, "%s gave this PC the pool's new secret: connect again",
                        hs->peer.name);
     case AQ_HS_REKEY_SENT:
-        l->told = true;
+        l->told = l->rekeyed = true;
         return aq_fail(err, AQ_E_GONE, "%s was given the pool's new secret: connect again",
                        hs->peer.name);
     default:

@@ -4,7 +4,8 @@
  *
  * Files of the folder:
  *
- *   lock         locked by the holder (F_OFD_SETLK, which can be asked for without being taken); "pid=N\nname=PROGRAM\nport=N\n" for who finds it taken.
+ *   lock         locked by the holder (F_OFD_SETLK, which can be asked for without being taken); "pid=N\nname=PROGRAM\nport=N\nsocket=PATH\n" for who finds it taken
+ *                (socket: of ctl-serve.c, "" = it takes no calls).
  *                Never removed: two processes would hold locks of two files of one name.
  *   addresses    "aquifer-addresses 1\n" | ADDRESS "\n" … */
 #include "dial-priv.h"
@@ -53,6 +54,8 @@ static void lock_read_text(int fd, aq_holder *ret)
     const char *name = aq_kv_get(&kv, "name", &n_name);
     ret->pid = (uint32_t)pid;
     ret->port = (uint16_t)port;
+    if (aq_kv_text(&kv, "socket", false, ret->socket, sizeof ret->socket, NULL) < 0)
+        ret->socket[0] = 0;
     if (name)
         snprintf(ret->name, sizeof ret->name, "%.*s", (int)n_name, name);
 }
@@ -79,18 +82,18 @@ int aq_lock_take(const char *dir, int *ret_fd, aq_err *err)
         lock_read_text(fd, &who);
         return aq_lock_busy(&who, err);
     }
-    if ((rc = aq_lock_say(fd, 0, err)) < 0)
+    if ((rc = aq_lock_say(fd, 0, "", err)) < 0)
         return rc;
     *ret_fd = fd;
     fd = -1;
     return AQ_OK;
 }
 
-int aq_lock_say(int fd, uint16_t port, aq_err *err)
+int aq_lock_say(int fd, uint16_t port, const char *socket, aq_err *err)
 {
     char text[LOCK_MAX];
-    int n = snprintf(text, sizeof text, "pid=%ld\nname=%.60s\nport=%u\n", (long)getpid(),
-                     program_invocation_short_name, port);
+    int n = snprintf(text, sizeof text, "pid=%ld\nname=%.60s\nport=%u\nsocket=%.107s\n",
+                     (long)getpid(), program_invocation_short_name, port, socket);
 
     /* Truncated first: a reader sees nothing or all, or a text that the parser refuses. */
     if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)

@@ -27,11 +27,11 @@ static int accept_cb(void *user, aq_link *link, aq_link_cb *ret_cb, aq_err *err)
 
 int aq_node_new(const aq_node_cfg *cfg, aq_node **ret, aq_err *err)
 {
-    return aq_node_new_pairing(cfg, NULL, NULL, ret, err);
+    return aq_node_new_pairing(cfg, false, NULL, NULL, ret, err);
 }
 
-int aq_node_new_pairing(const aq_node_cfg *cfg, aq_accept_fn pair, void *user, aq_node **ret,
-                        aq_err *err)
+int aq_node_new_pairing(const aq_node_cfg *cfg, bool open, aq_accept_fn pair, void *user,
+                        aq_node **ret, aq_err *err)
 {
     AQ_AUTO(aq_node_free) aq_node *n = calloc(1, sizeof *n);
     struct sockaddr_storage addr[AQ_ADDRS_MAX];
@@ -51,7 +51,7 @@ int aq_node_new_pairing(const aq_node_cfg *cfg, aq_accept_fn pair, void *user, a
     if ((rc = aq_net_new(cfg->trust, cfg->app, AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16, &n->net,
                          err)) < 0)
         return rc;
-    aq_net_set_open(n->net, pair != NULL, cfg->join);
+    aq_net_set_open(n->net, open, cfg->join);
     aq_worker_cfg wc = {.rt = cfg->rt,
                         .trust = cfg->trust,
                         .backend = cfg->backend,

@@ -334,6 +334,18 @@ void aq_presence_get(const aq_presence *p, aq_presence_info *ret)
     ret->n_found = AQ_MIN(ret->n_found, AQ_FOUND_MAX);
 }
 
+const char *aq_presence_name(aq_presence_state s)
+{
+    static const char *const names[AQ_PRESENCE_N] = {
+        [AQ_PRESENCE_OFF] = "off",         [AQ_PRESENCE_STARTING] = "starting",
+        [AQ_PRESENCE_RUNNING] = "running", [AQ_PRESENCE_NO_DAEMON] = "no-daemon",
+        [AQ_PRESENCE_REFUSED] = "refused", [AQ_PRESENCE_PORT_USED] = "port-used",
+        [AQ_PRESENCE_FAILED] = "failed",   [AQ_PRESENCE_NO_BUILD] = "no-build",
+    };
+
+    return s < AQ_PRESENCE_N ? names[s] : "";
+}
+
 const char *aq_presence_text(aq_presence_state s)
 {
     switch (s) {

@@ -7,13 +7,17 @@
  *
  * Removing a member takes the node down and puts it up again: all links end, so that the members come back and are
  * given the new secret. */
-#include "seat-priv.h"
+#include "ctl-priv.h"
 
 #include <stdio.h>
 #include <time.h>
 
 void aq_seat_changed(aq_seat *p)
 {
+    aq_ctl *ctl = atomic_load(&p->ctl);
+
+    if (ctl)
+        aq_ctl_wake(ctl);
     if (p->cfg.changed_cb)
         p->cfg.changed_cb(p->cfg.user);
 }
@@ -78,12 +82,20 @@ static void done_cb(void *user, aq_pairing *pairing, const aq_err *why, const aq
     if (!why->code && called && aq_trust_set_addr(p->cfg.trust, id, addr, &no) < 0)
         aq_log(AQ_LOG_WARN, "pool", "address=not_kept text=%s", no.text);
     pthread_mutex_lock(&p->lock);
+    if (!why->code)
+        aq_pairing_reach(pairing, &p->pair.reach_out, &p->pair.reach_in);
     p->pair.step = why->code ? AQ_PAIR_BROKEN : AQ_PAIR_DONE;
     p->pair.why = *why;
     p->pair.id = why->code ? (aq_id){{0}} : *id;
     pthread_mutex_unlock(&p->lock);
     aq_seat_ask(p);
     aq_seat_changed(p);
+}
+
+/* Under lock: strangers may call. */
+static bool pair_open(const aq_seat *p)
+{
+    return p->cfg.pair || p->n_wait;
 }
 
 static int accept_pair(void *user, aq_link *link, aq_link_cb *ret_cb, aq_err *err)
@@ -94,7 +106,8 @@ static int accept_pair(void *user, aq_link *link, aq_link_cb *ret_cb, aq_err *er
 
     pthread_mutex_lock(&p->lock);
     /* an end that was not looked at yet counts, too */
-    bool busy = !p->node || p->pair.step != AQ_PAIR_NONE || (p->pairing && !p->pairing_over);
+    bool busy = !p->node || !pair_open(p) || p->pair.step != AQ_PAIR_NONE ||
+                (p->pairing && !p->pairing_over);
     aq_node *node = p->node;
     if (!busy) {
         old = p->pairing;
@@ -108,12 +121,25 @@ static int accept_pair(void *user, aq_link *link, aq_link_cb *ret_cb, aq_err *er
     pthread_mutex_lock(&p->lock);
     p->pairing = new; /* callbacks begin after this returned */
     p->pairing_over = false;
+    p->n_pair++;
     p->pair = (aq_pair_state){.incoming = true};
     pthread_mutex_unlock(&p->lock);
     return rc;
 }
 
-int aq_seat_pair(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
+/* Under op_lock. */
+static void forget_pairing(aq_seat *p)
+{
+    pthread_mutex_lock(&p->lock);
+    aq_pairing *old = p->pairing;
+    p->pairing = NULL;
+    p->pair = (aq_pair_state){0};
+    pthread_mutex_unlock(&p->lock);
+    aq_pairing_free(old);
+}
+
+/* Under op_lock. */
+static int call(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
 {
     struct sockaddr_storage a[AQ_ADDRS_MAX];
     aq_pairing_cb cb = {p, digits_cb, done_cb};
@@ -131,8 +157,9 @@ int aq_seat_pair(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
     pthread_mutex_unlock(&p->lock);
     if (busy)
         return aq_fail(err, AQ_E_BUSY, "another PC is being paired");
-    aq_seat_pair_end(p);
+    forget_pairing(p);
     pthread_mutex_lock(&p->lock);
+    p->n_pair++;
     p->pair = (aq_pair_state){.step = AQ_PAIR_CALLING};
     p->pairing_over = false;
     pthread_mutex_unlock(&p->lock);
@@ -144,12 +171,21 @@ int aq_seat_pair(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
         p->pairing = pairing;
     p->pairing_over = rc >= 0 && !pairing_runs(p);
     pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+int aq_seat_pair(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
+{
+    pthread_mutex_lock(&p->op_lock);
+    int rc = call(p, addr, n, err);
+    pthread_mutex_unlock(&p->op_lock);
     aq_seat_changed(p);
     return rc;
 }
 
 void aq_seat_pair_answer(aq_seat *p, bool match)
 {
+    pthread_mutex_lock(&p->op_lock); /* or it could be forgotten meanwhile */
     pthread_mutex_lock(&p->lock);
     aq_pairing *pairing = p->pair.step == AQ_PAIR_DIGITS ? p->pairing : NULL;
     if (pairing)
@@ -157,18 +193,48 @@ void aq_seat_pair_answer(aq_seat *p, bool match)
     pthread_mutex_unlock(&p->lock);
     if (pairing)
         aq_pairing_answer(pairing, match);
+    pthread_mutex_unlock(&p->op_lock);
     aq_seat_changed(p);
 }
 
 void aq_seat_pair_end(aq_seat *p)
 {
-    pthread_mutex_lock(&p->lock);
-    aq_pairing *old = p->pairing;
-    p->pairing = NULL;
-    p->pair = (aq_pair_state){0};
-    pthread_mutex_unlock(&p->lock);
-    aq_pairing_free(old);
+    pthread_mutex_lock(&p->op_lock);
+    forget_pairing(p);
+    pthread_mutex_unlock(&p->op_lock);
     aq_seat_changed(p);
+}
+
+uint64_t aq_seat_pair_get(aq_seat *p, aq_pair_state *ret)
+{
+    pthread_mutex_lock(&p->lock);
+    *ret = p->pair;
+    uint64_t n = p->n_pair;
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}
+
+int aq_seat_pair_wait(aq_seat *p, bool on, uint16_t *ret_port, aq_err *err)
+{
+    int rc = AQ_OK;
+
+    pthread_mutex_lock(&p->op_lock);
+    pthread_mutex_lock(&p->lock);
+    /* Nobody else looks at what it was about. */
+    bool last = !on && p->n_wait == 1 && !p->cfg.pair && p->pair.incoming;
+    if (on && !p->node)
+        rc = aq_fail(err, p->listen_err.code, "%s", p->listen_err.text);
+    else
+        p->n_wait += on ? 1u : UINT32_MAX;
+    if (p->node) {
+        aq_net_set_open(aq_node_net(p->node), pair_open(p), p->cfg.join);
+        *ret_port = aq_node_port(p->node);
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (last)
+        forget_pairing(p);
+    pthread_mutex_unlock(&p->op_lock);
+    return rc;
 }
 
 /* ---- the node -------------------------------------------------------------------------------- */
@@ -208,9 +274,11 @@ static int serve(aq_seat *p, uint16_t port, aq_err *err)
                       .join = c->join};
     aq_node *n = NULL;
     aq_err why = {0};
-    int rc = aq_node_new_pairing(&nc, c->pair ? accept_pair : NULL, p, &n, &why);
+    int rc = aq_node_new_pairing(&nc, c->pair, accept_pair, p, &n, &why);
 
     pthread_mutex_lock(&p->lock);
+    if (n)
+        aq_net_set_open(aq_node_net(n), pair_open(p), c->join);
     p->node = n;
     p->listen_err = why;
     pthread_mutex_unlock(&p->lock);
@@ -257,8 +325,11 @@ static int again(aq_seat *p, uint16_t port, aq_err *err)
 
 int aq_seat_listen(aq_seat *p, uint16_t port, aq_err *err)
 {
+    pthread_mutex_lock(&p->op_lock);
     p->cfg.port = port;
-    return again(p, port, err);
+    int rc = again(p, port, err);
+    pthread_mutex_unlock(&p->op_lock);
+    return rc;
 }
 
 int aq_seat_join(aq_seat *p, const char *addr, const uint8_t secret[AQ_SECRET_BYTES], aq_err *err)
@@ -272,7 +343,8 @@ int aq_seat_join(aq_seat *p, const char *addr, const uint8_t secret[AQ_SECRET_BY
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-int aq_seat_set_perms(aq_seat *p, const aq_id *id, uint32_t perms, aq_err *err)
+/* Under op_lock, as the next ones. */
+static int set_perms(aq_seat *p, const aq_id *id, uint32_t perms, aq_err *err)
 {
     int was = aq_trust_perms(p->cfg.trust, id);
     int rc = aq_trust_set_perms(p->cfg.trust, id, perms, err);
@@ -284,52 +356,156 @@ int aq_seat_set_perms(aq_seat *p, const aq_id *id, uint32_t perms, aq_err *err)
     return was >= 0 && (was & ~(int)perms) ? again(p, own_port(p), err) : AQ_OK;
 }
 
+int aq_seat_set_perms(aq_seat *p, const aq_id *id, uint32_t perms, aq_err *err)
+{
+    pthread_mutex_lock(&p->op_lock);
+    int rc = set_perms(p, id, perms, err);
+    pthread_mutex_unlock(&p->op_lock);
+    return rc;
+}
+
 int aq_seat_set_name(aq_seat *p, const char *name, aq_err *err)
 {
+    pthread_mutex_lock(&p->op_lock);
     int rc = aq_trust_set_name(p->cfg.trust, name, err);
-
-    if (rc < 0)
-        return rc;
-    pthread_mutex_lock(&p->serve_lock);
-    pthread_mutex_lock(&p->lock);
-    uint16_t port = p->node ? aq_node_port(p->node) : 0;
-    pthread_mutex_unlock(&p->lock);
-    announce(p, port);
-    pthread_mutex_unlock(&p->serve_lock);
+    if (rc >= 0) {
+        pthread_mutex_lock(&p->serve_lock);
+        pthread_mutex_lock(&p->lock);
+        uint16_t port = p->node ? aq_node_port(p->node) : 0;
+        pthread_mutex_unlock(&p->lock);
+        announce(p, port);
+        pthread_mutex_unlock(&p->serve_lock);
+    }
+    pthread_mutex_unlock(&p->op_lock);
     aq_seat_changed(p);
-    return AQ_OK;
+    return rc;
 }
 
 int aq_seat_remove(aq_seat *p, const aq_id *id, aq_err *err)
 {
+    pthread_mutex_lock(&p->op_lock);
     int rc = aq_trust_remove(p->cfg.trust, id, err);
-
-    return rc < 0 ? rc : again(p, own_port(p), err);
+    rc = rc < 0 ? rc : again(p, own_port(p), err);
+    pthread_mutex_unlock(&p->op_lock);
+    return rc;
 }
 
 int aq_seat_leave(aq_seat *p, aq_err *err)
 {
+    pthread_mutex_lock(&p->op_lock);
     int rc = aq_trust_leave(p->cfg.trust, err);
+    rc = rc < 0 ? rc : again(p, own_port(p), err);
+    pthread_mutex_unlock(&p->op_lock);
+    return rc;
+}
 
-    return rc < 0 ? rc : again(p, own_port(p), err);
+int aq_seat_add(aq_seat *p, const char *addr, char ret[AQ_ADDR_MAX + 1], aq_err *err)
+{
+    pthread_mutex_lock(&p->op_lock);
+    int rc = aq_known_add(p->cfg.trust, addr, ret, err);
+    pthread_mutex_unlock(&p->op_lock);
+    aq_seat_ask(p);
+    aq_seat_changed(p);
+    return rc;
+}
+
+int aq_seat_forget(aq_seat *p, const char *addr, aq_err *err)
+{
+    pthread_mutex_lock(&p->op_lock);
+    int rc = aq_known_drop(p->cfg.trust, addr, err);
+    pthread_mutex_unlock(&p->op_lock);
+    aq_seat_changed(p);
+    return rc;
+}
+
+/* ---- splits ---------------------------------------------------------------------------------- */
+
+static void split_changed(void *user)
+{
+    aq_shared_split *e = user;
+    aq_ctl *ctl = atomic_load(&e->seat->ctl);
+
+    if (ctl)
+        aq_ctl_wake(ctl);
+    if (e->change_cb)
+        e->change_cb(e->user);
+}
+
+/* It is about to be freed: whoever asks it over the socket leaves first. */
+static void split_ends(void *user)
+{
+    aq_shared_split *e = user;
+    aq_seat *p = e->seat;
+
+    atomic_store(&e->ends, true);
+    aq_ctl *ctl = atomic_load(&p->ctl);
+    if (ctl)
+        aq_ctl_wake(ctl);
+    pthread_mutex_lock(&p->lock);
+    for (aq_shared_split **at = &p->split; *at; at = &(*at)->next)
+        if (*at == e) {
+            *at = e->next;
+            break;
+        }
+    while (e->n_use)
+        pthread_cond_wait(&p->cond, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+}
+
+aq_shared_split *aq_seat_split_use(aq_seat *p, const uint8_t print[32])
+{
+    pthread_mutex_lock(&p->lock);
+    aq_shared_split *e = p->split;
+    while (e && memcmp(e->print, print, sizeof e->print) != 0)
+        e = e->next;
+    if (e)
+        e->n_use++;
+    pthread_mutex_unlock(&p->lock);
+    return e;
+}
+
+void aq_seat_split_unuse(aq_shared_split *e)
+{
+    aq_seat *p = e->seat;
+
+    pthread_mutex_lock(&p->lock);
+    e->n_use--;
+    pthread_cond_broadcast(&p->cond);
+    pthread_mutex_unlock(&p->lock);
 }
 
 int aq_seat_split(aq_seat *p, const aq_id *id, const aq_split_cfg *cfg, aq_split **ret, aq_err *err)
 {
     AQ_AUTOFREE aq_roster *r = calloc(1, sizeof *r);
+    AQ_AUTOFREE aq_shared_split *e = calloc(1, sizeof *e);
     aq_split_cfg sc = *cfg;
 
-    if (!r)
+    if (!r || !e)
         return aq_fail(err, AQ_E_NOMEM, "no memory for a split");
     if (!aq_trust_roster(p->cfg.trust, r))
         return aq_fail(err, AQ_E_AUTH, "this PC is in no pool: pair it with another one first");
     const aq_member *m = aq_roster_find(r, id);
     if (!m)
         return aq_fail(err, AQ_E_AUTH, "this PC is not in the pool any more: pair it again");
+    *e = (aq_shared_split){
+        .seat = p, .model = cfg->model, .pc = *id, .change_cb = cfg->change_cb, .user = cfg->user};
+    snprintf(e->rows, sizeof e->rows, "%s", cfg->rows ? cfg->rows : "f32");
     sc.rt = p->cfg.rt;
     sc.trust = p->cfg.trust;
     sc.app = p->cfg.app;
-    return aq_split_open_member(&sc, m, p->presence, p->cfg.version, ret, err);
+    sc.change_cb = split_changed;
+    sc.user = e;
+    int rc = aq_split_open_member(&sc, m, p->presence, p->cfg.version, &e->split, err);
+    if (rc < 0)
+        return rc;
+    aq_split_print(e->split, e->print);
+    *ret = e->split;
+    aq_split_on_free(e->split, split_ends, free, e);
+    pthread_mutex_lock(&p->lock);
+    e->next = p->split;
+    p->split = AQ_STEAL(e);
+    pthread_mutex_unlock(&p->lock);
+    return rc;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -356,6 +532,11 @@ static int start(aq_seat *p, aq_err *err)
             return aq_fail_errno(err, en, "no thread for the pool");
         p->started = true;
     }
+    aq_ctl *ctl = NULL;
+    aq_err why = {0};
+    if (p->cfg.ctl_dir && aq_ctl_new(p, p->cfg.ctl_dir, &ctl, &why) < 0)
+        aq_log(AQ_LOG_WARN, "pool", "control=none text=%s", why.text);
+    atomic_store(&p->ctl, ctl);
     return AQ_OK;
 }
 
@@ -367,6 +548,7 @@ int aq_seat_new(const aq_seat_cfg *cfg, aq_seat **ret, aq_err *err)
     if (!p)
         return aq_fail(err, AQ_E_NOMEM, "no memory for the pool");
     p->cfg = *cfg;
+    pthread_mutex_init(&p->op_lock, NULL);
     pthread_mutex_init(&p->serve_lock, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_condattr_init(&attr);
@@ -389,6 +571,9 @@ void aq_seat_free(aq_seat *p)
 
     if (!p)
         return;
+    aq_ctl *ctl = atomic_load(&p->ctl);
+    if (ctl)
+        aq_ctl_stop(ctl);
     pthread_mutex_lock(&p->lock);
     p->stop = true;
     pthread_cond_broadcast(&p->cond);
@@ -400,7 +585,9 @@ void aq_seat_free(aq_seat *p)
     silence(p);
     aq_pairing_free(p->pairing);
     aq_net_free(p->net);
+    aq_ctl_free(ctl); /* nothing calls aq_seat_changed any more */
     (void)!aq_trust_hold_port(p->cfg.trust, 0, &no);
+    pthread_mutex_destroy(&p->op_lock);
     pthread_mutex_destroy(&p->serve_lock);
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->cond);

@@ -4,12 +4,14 @@
 #include "dial-priv.h"
 #include "split-priv.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>
 
 #define KNOWN_US 300000ll /* for a PC to answer where it was last, before it is looked for */
 #define LOOK_MS 2000u     /* for a PC to be found */
+#define CANCEL_LOOK_MS 50u
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
@@ -29,9 +31,30 @@ static void changed_cb(void *user)
     pthread_mutex_unlock(&l->lock);
 }
 
-int aq_look(const aq_trust *t, const char *version, bool (*is_it)(void *, const aq_found *),
-            void *user, bool state_only, uint32_t ms, aq_presence_info *ret_info, aq_found *ret,
-            uint32_t *ret_n, aq_err *err)
+static void later(struct timespec *t, uint32_t ms)
+{
+    t->tv_sec += ms / 1000;
+    t->tv_nsec += ms % 1000 * 1000000L;
+    t->tv_sec += t->tv_nsec / 1000000000L;
+    t->tv_nsec %= 1000000000L;
+}
+
+/* Until a change or `end`; with progress only so long that its cancel is seen. Under lock. True: it is late. */
+static bool wait_change(looking *l, const aq_progress *progress, const struct timespec *end)
+{
+    struct timespec soon;
+
+    clock_gettime(CLOCK_REALTIME, &soon);
+    later(&soon, CANCEL_LOOK_MS);
+    bool all = !progress || soon.tv_sec > end->tv_sec ||
+               (soon.tv_sec == end->tv_sec && soon.tv_nsec >= end->tv_nsec);
+    return pthread_cond_timedwait(&l->cond, &l->lock, all ? end : &soon) == ETIMEDOUT && all;
+}
+
+/* As aq_look; progress (may be NULL) cancels it. */
+static int look(const aq_trust *t, const char *version, bool (*is_it)(void *, const aq_found *),
+                void *user, bool state_only, uint32_t ms, const aq_progress *progress,
+                aq_presence_info *ret_info, aq_found *ret, uint32_t *ret_n, aq_err *err)
 {
     looking l = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
     char own[AQ_NAME_MAX + 1];
@@ -44,12 +67,11 @@ int aq_look(const aq_trust *t, const char *version, bool (*is_it)(void *, const 
     if (rc < 0)
         return rc;
     clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += ms / 1000;
-    end.tv_nsec += ms % 1000 * 1000000L;
-    end.tv_sec += end.tv_nsec / 1000000000L;
-    end.tv_nsec %= 1000000000L;
+    later(&end, ms);
     for (uint64_t seen = 0;;) {
         bool has = false;
+        if (progress && atomic_load(&progress->cancel))
+            return aq_fail(err, AQ_E_CANCELLED, "looking for a PC was stopped");
         aq_presence_get(p, ret_info);
         uint32_t n = aq_presence_found(p, ret, AQ_FOUND_MAX);
         for (uint32_t i = 0; is_it && i < n && !has; i++)
@@ -59,13 +81,21 @@ int aq_look(const aq_trust *t, const char *version, bool (*is_it)(void *, const 
                      (ret_info->state == AQ_PRESENCE_RUNNING && !state_only);
         pthread_mutex_lock(&l.lock);
         int late = 0;
-        while (waits && !has && l.n_change == seen && !late)
-            late = pthread_cond_timedwait(&l.cond, &l.lock, &end);
+        while (waits && !has && l.n_change == seen && !late &&
+               !(progress && atomic_load(&progress->cancel)))
+            late = wait_change(&l, progress, &end);
         seen = l.n_change;
         pthread_mutex_unlock(&l.lock);
         if (!waits || has || late)
             return 0;
     }
+}
+
+int aq_look(const aq_trust *t, const char *version, bool (*is_it)(void *, const aq_found *),
+            void *user, bool state_only, uint32_t ms, aq_presence_info *ret_info, aq_found *ret,
+            uint32_t *ret_n, aq_err *err)
+{
+    return look(t, version, is_it, user, state_only, ms, NULL, ret_info, ret, ret_n, err);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -162,11 +192,11 @@ static bool answers(void *user, const aq_found *f)
     return aq_id_equal(&f->id, &m->id) && aq_reach_try(a, f->n_addr, KNOWN_US) == AQ_REACH_ANSWERS;
 }
 
-/* Where a member is. look: by mDNS even when something answers where it was last. f [AQ_FOUND_MAX]; ret
+/* Where a member is. anew: by mDNS even when something answers where it was last. f [AQ_FOUND_MAX]; ret
  * [AQ_ADDRS_MAX] points into m and f. */
 static int where(const aq_trust *trust, const aq_member *m, const aq_presence *presence,
-                 const char *version, bool look, aq_found *f, const char **ret, uint32_t *ret_n,
-                 aq_err *err)
+                 const char *version, bool anew, const aq_progress *progress, aq_found *f,
+                 const char **ret, uint32_t *ret_n, aq_err *err)
 {
     aq_presence_info mdns = {0};
     const aq_found *hit = NULL;
@@ -175,14 +205,14 @@ static int where(const aq_trust *trust, const aq_member *m, const aq_presence *p
     for (uint32_t i = 0; i < m->n_addr; i++)
         ret[n++] = m->addr[i];
     *ret_n = n;
-    if (!look && n && aq_reach_try(ret, n, KNOWN_US) == AQ_REACH_ANSWERS)
+    if (!anew && n && aq_reach_try(ret, n, KNOWN_US) == AQ_REACH_ANSWERS)
         return 0;
     if (presence) {
         aq_presence_get(presence, &mdns);
         n_found = aq_presence_found(presence, f, AQ_FOUND_MAX);
     } else {
-        int rc =
-            aq_look(trust, version, answers, (void *)m, false, LOOK_MS, &mdns, f, &n_found, err);
+        int rc = look(trust, version, answers, (void *)m, false, LOOK_MS, progress, &mdns, f,
+                      &n_found, err);
         if (rc < 0)
             return rc;
     }
@@ -202,7 +232,8 @@ static int where(const aq_trust *trust, const aq_member *m, const aq_presence *p
 }
 
 int aq_where(const aq_trust *trust, const aq_id *id, const char *version,
-             struct sockaddr_storage ret[AQ_ADDRS_MAX], uint32_t *ret_n, aq_err *err)
+             const aq_progress *progress, struct sockaddr_storage ret[AQ_ADDRS_MAX],
+             uint32_t *ret_n, aq_err *err)
 {
     AQ_AUTOFREE aq_found *f = calloc(AQ_FOUND_MAX, sizeof *f);
     AQ_AUTOFREE aq_roster *r = calloc(1, sizeof *r);
@@ -215,7 +246,7 @@ int aq_where(const aq_trust *trust, const aq_id *id, const char *version,
     const aq_member *m = aq_roster_find(r, id);
     if (!m)
         return aq_fail(err, AQ_E_AUTH, "that PC is no member of this pool any more");
-    int rc = where(trust, m, NULL, version, true, f, addr, &n, err);
+    int rc = where(trust, m, NULL, version, true, progress, f, addr, &n, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++)
@@ -238,7 +269,8 @@ int aq_split_open_member(const aq_split_cfg *cfg, const aq_member *m, const aq_p
         return aq_fail(err, AQ_E_NOMEM, "no memory for a split");
     sc.to = &m->id;
     sc.addr = addr;
-    if ((rc = where(cfg->trust, m, presence, version, false, f, addr, &sc.n_addr, err)) < 0)
+    if ((rc = where(cfg->trust, m, presence, version, false, cfg->engine.progress, f, addr,
+                    &sc.n_addr, err)) < 0)
         return rc;
     if ((rc = aq_split_open(&sc, ret, err)) < 0)
         return rc;

@@ -82,9 +82,10 @@ void aq_worker_get_count(aq_worker *, aq_worker_count *ret);
 /** Weights of layers [l0, l1) and their share of the state, in bytes. */
 uint64_t aq_layers_need_bytes(const aq_model_info *, uint32_t l0, uint32_t l1,
                               const aq_state_cfg *);
-/** NOMEM, with both numbers, when these layers and their state do not fit into this PC's free memory. */
-int aq_layers_check_memory(const aq_model_info *, uint32_t l0, uint32_t l1, const aq_state_cfg *,
-                           aq_err *) AQ_MUST;
+/** NOMEM, with both numbers, when these layers and their state (and, with ends, embedding and head) do not fit into this PC's free
+ * memory. */
+int aq_layers_check_memory(const aq_model_info *, uint32_t l0, uint32_t l1, bool ends,
+                           const aq_state_cfg *, aq_err *) AQ_MUST;
 
 /* ---- cut.c ----------------------------------------------------------------------------------- */
 
@@ -107,19 +108,25 @@ int aq_peer_mem_ask(aq_net *, const struct sockaddr_storage *addr, uint32_t n_ad
 
 /* ---- node.c ---------------------------------------------------------------------------------- */
 
-/** A node that also lets other PCs pair: pair takes their links, as an aq_accept_fn does. */
-int aq_node_new_pairing(const aq_node_cfg *, aq_accept_fn pair, void *user, aq_node **ret,
-                        aq_err *) AQ_MUST;
+/** A node that may let other PCs pair, while that is open (aq_net_set_open of its net; at first it is, when `open`): pair takes
+ * their links, as an aq_accept_fn does. */
+int aq_node_new_pairing(const aq_node_cfg *, bool open, aq_accept_fn pair, void *user,
+                        aq_node **ret, aq_err *) AQ_MUST;
 aq_net *aq_node_net(const aq_node *);
 
 /* ---- seek.c, split.c: where the other PC is ---------------------------------------------------- */
 
 /** All addresses that a member may have now: found ones first (mDNS is asked), then those where it answered. Blocks, some
- * seconds at most. AUTH: no member; GONE: none. */
-int aq_where(const aq_trust *, const aq_id *, const char *version,
+ * seconds at most; cancel of progress ends it. AUTH: no member; GONE: none; CANCELLED. */
+int aq_where(const aq_trust *, const aq_id *, const char *version, const aq_progress *,
              struct sockaddr_storage ret[AQ_ADDRS_MAX], uint32_t *ret_n, aq_err *) AQ_MUST;
 /** From now on the other PC, a member, is looked for when it does not come back where it was. version: of the program. */
 void aq_split_follow(aq_split *, const char *version);
+/** ends_cb: at the beginning of aq_split_free, when nothing has ended yet; may wait. freed_cb: at its end. */
+void aq_split_on_free(aq_split *, void (*ends_cb)(void *user), void (*freed_cb)(void *user),
+                      void *user);
+/** The fingerprint of its model. */
+void aq_split_print(const aq_split *, uint8_t ret[32]);
 
 /* ---- remote.c -------------------------------------------------------------------------------- */
 

@@ -30,6 +30,8 @@ struct aq_split {
     aq_engine *engine;
     pthread_t thread;
     bool started;
+    void (*ends_cb)(void *user), (*freed_cb)(void *user); /* NULL = none */
+    void *ends_user;
     aq_stage *local;      /* the engine's; the same one in every set */
     aq_progress there;    /* what the other PC loads */
     pthread_mutex_t lock; /* guards what follows */
@@ -164,7 +166,7 @@ static void look_for(aq_split *s)
     if (!version[0])
         return;
     pthread_mutex_unlock(&s->lock);
-    if (aq_where(s->cfg.trust, &s->to, version, addr, &n, NULL) >= 0) {
+    if (aq_where(s->cfg.trust, &s->to, version, &s->there, addr, &n, NULL) >= 0) {
         memcpy(s->addr, addr, n * sizeof addr[0]);
         s->rc.n_addr = n;
     }
@@ -174,7 +176,7 @@ static void look_for(aq_split *s)
 static int go_alone(aq_split *s, aq_err *err)
 {
     aq_stage *tail = NULL;
-    int rc = aq_layers_check_memory(aq_model_get_info(s->cfg.model), s->cfg.cut, s->n_layer,
+    int rc = aq_layers_check_memory(aq_model_get_info(s->cfg.model), s->cfg.cut, s->n_layer, false,
                                     &s->rc.state, err);
 
     if (rc >= 0)
@@ -345,7 +347,7 @@ static int setup(aq_split *s, aq_err *err)
     if ((rc = aq_net_new(c->trust, c->app, AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16, &s->net,
                          err)) < 0 ||
         (!c->cut && (rc = choose_cut(s, err)) < 0) ||
-        (rc = aq_layers_check_memory(in, 0, c->cut, &s->rc.state, err)) < 0 ||
+        (rc = aq_layers_check_memory(in, 0, c->cut, true, &s->rc.state, err)) < 0 ||
         (rc = aq_prints_get(aq_trust_dir(c->trust), c->model, c->src, s->rc.model, err)) < 0)
         return rc;
     s->rc.l0 = s->state.cut = c->cut;
@@ -427,10 +429,24 @@ void aq_split_follow(aq_split *s, const char *version)
     pthread_mutex_unlock(&s->lock);
 }
 
+void aq_split_on_free(aq_split *s, void (*ends_cb)(void *), void (*freed_cb)(void *), void *user)
+{
+    s->ends_cb = ends_cb;
+    s->freed_cb = freed_cb;
+    s->ends_user = user;
+}
+
+void aq_split_print(const aq_split *s, uint8_t ret[32])
+{
+    memcpy(ret, s->rc.model, sizeof s->rc.model);
+}
+
 void aq_split_free(aq_split *s)
 {
     if (!s)
         return;
+    if (s->ends_cb)
+        s->ends_cb(s->ends_user);
     if (s->started) {
         atomic_store(&s->there.cancel, 1);
         pthread_mutex_lock(&s->lock);
@@ -441,6 +457,8 @@ void aq_split_free(aq_split *s)
     }
     aq_engine_free(s->engine); /* and both stages */
     aq_net_free(s->net);
+    if (s->freed_cb) /* change_cb cannot come any more */
+        s->freed_cb(s->ends_user);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->cond);
     free(s);

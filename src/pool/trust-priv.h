@@ -67,6 +67,8 @@ typedef struct aq_cred {
 } aq_cred;
 void aq_trust_cred(const aq_trust *, aq_cred *ret);
 const aq_identity *aq_trust_identity(const aq_trust *);
+/** The holder takes calls at this socket ("" = at none); as aq_trust_hold_port. */
+int aq_trust_hold_socket(aq_trust *, const char *path, aq_err *) AQ_MUST;
 /** Take a pool over as the other side granted it (this PC must be in no pool). shared: as a frame
  * carries it; the granting PC is entered with what is known of it. */
 int aq_trust_adopt(aq_trust *, const uint8_t pool[16], uint32_t epoch,

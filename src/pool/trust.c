@@ -32,9 +32,11 @@ struct aq_trust {
     char *dir;
     aq_secret_store store;
     aq_identity me;
-    int hold_fd;                /* the folder's lock, -1 = not held */
-    char name[AQ_NAME_MAX + 1]; /* under lock, as all below */
-    bool in_pool, named;        /* named: name is in its file */
+    int hold_fd;   /* the folder's lock, -1 = not held */
+    uint16_t port; /* under lock, as all below: what the lock says, as is socket */
+    char socket[108];
+    char name[AQ_NAME_MAX + 1];
+    bool in_pool, named; /* named: name is in its file */
     bool foreign; /* during a change: the files are another process's, this memory alone changes */
     uint8_t secret[AQ_SECRET_BYTES];
     aq_roster roster;
@@ -348,11 +350,27 @@ int aq_trust_hold(aq_trust *t, aq_err *err)
     return rc < 0 ? rc : AQ_OK;
 }
 
+/* Under lock: for those who find it taken. */
+static int say(aq_trust *t, aq_err *err)
+{
+    return t->hold_fd < 0 ? aq_fail(err, AQ_E_INVAL, "the pool's state is not held")
+                          : aq_lock_say(t->hold_fd, t->port, t->socket, err);
+}
+
 int aq_trust_hold_port(aq_trust *t, uint16_t port, aq_err *err)
 {
     trust_lock(t);
-    int rc = t->hold_fd < 0 ? aq_fail(err, AQ_E_INVAL, "the pool's state is not held")
-                            : aq_lock_say(t->hold_fd, port, err);
+    t->port = port;
+    int rc = say(t, err);
+    trust_unlock(t);
+    return rc;
+}
+
+int aq_trust_hold_socket(aq_trust *t, const char *path, aq_err *err)
+{
+    trust_lock(t);
+    snprintf(t->socket, sizeof t->socket, "%s", path);
+    int rc = say(t, err);
     trust_unlock(t);
     return rc;
 }

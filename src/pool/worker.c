@@ -427,17 +427,19 @@ uint64_t aq_layers_need_bytes(const aq_model_info *in, uint32_t l0, uint32_t l1,
     return need + (uint64_t)((kv + recur) * share);
 }
 
-int aq_layers_check_memory(const aq_model_info *in, uint32_t l0, uint32_t l1,
+int aq_layers_check_memory(const aq_model_info *in, uint32_t l0, uint32_t l1, bool ends,
                            const aq_state_cfg *sc, aq_err *err)
 {
-    uint64_t need = aq_layers_need_bytes(in, l0, l1, sc), have = aq_mem_free_bytes();
+    uint64_t need = aq_layers_need_bytes(in, l0, l1, sc) + (ends ? in->ends_bytes : 0);
+    uint64_t have = aq_mem_free_bytes();
 
     if (need <= have)
         return 0;
     return aq_fail(err, AQ_E_NOMEM,
-                   "layers %u to %u need %.2f GB of memory, %.2f GB are free: give this PC fewer "
+                   "layers %u to %u%s need %.2f GB of memory, %.2f GB are free: give this PC fewer "
                    "layers, or close other programs on it",
-                   l0, l1 - 1, (double)need / 1e9, (double)have / 1e9);
+                   l0, l1 - 1, ends ? " with embedding and head" : "", (double)need / 1e9,
+                   (double)have / 1e9);
 }
 
 static int load(aq_worker *w, const config *c, aq_err *err)
@@ -454,7 +456,7 @@ static int load(aq_worker *w, const config *c, aq_err *err)
     if (c->fmt.row_f32 != in->row_f32)
         return aq_fail(err, AQ_E_MISMATCH, "rows of %u floats were asked for, the model has %u",
                        c->fmt.row_f32, in->row_f32);
-    if ((rc = aq_layers_check_memory(in, c->l0, c->l1, &c->state, err)) < 0)
+    if ((rc = aq_layers_check_memory(in, c->l0, c->l1, false, &c->state, err)) < 0)
         return rc;
     uint64_t total = in->stage_bytes;
     for (uint32_t i = c->l0; i < c->l1; i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* aquifer-cli bench: what reading a prompt and decoding cost, each from an empty context, with random tokens (the same token over and
- * over would find its experts in the cache). One warm-up of each does not count. One thread besides the pool. */
+/* aquifer-cli bench: what reading a prompt and decoding cost, each behind `depth` tokens (none: an empty context), with random tokens
+ * (the same token over and over would find its experts in the cache). One warm-up of each does not count. One thread besides the
+ * pool. */
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -8,7 +9,7 @@
 
 typedef struct bench {
     cli_eval ev;
-    uint32_t n_prompt, n_gen, n_repeat;
+    uint32_t n_prompt, n_gen, n_repeat, depth;
     int32_t *tok;
     float *logits;
     uint64_t rng;
@@ -26,20 +27,28 @@ static int32_t random_token(bench *b)
     return (int32_t)((x >> 32) * b->ev.info->n_vocab >> 32);
 }
 
+static int read_random(bench *b, uint32_t n_tok, aq_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < n_tok; i++)
+        b->tok[i] = random_token(b);
+    for (uint32_t i = 0, n; rc >= 0 && i < n_tok; i += n) {
+        n = AQ_MIN(CLI_CHUNK, n_tok - i);
+        rc = aq_eval_rows(b->ev.eval, b->tok + i, n, true, i + n == n_tok ? b->logits : NULL, NULL,
+                          err);
+    }
+    return rc;
+}
+
 static int once(bench *b, rates *ret, aq_err *err)
 {
-    int rc = aq_eval_keep(b->ev.eval, 0, err);
-    for (uint32_t i = 0; i < b->n_prompt; i++)
-        b->tok[i] = random_token(b);
+    int rc = aq_eval_keep(b->ev.eval, b->depth, err);
     int64_t t0 = aq_now_us();
-    for (uint32_t i = 0, n; rc >= 0 && i < b->n_prompt; i += n) {
-        n = AQ_MIN(CLI_CHUNK, b->n_prompt - i);
-        rc = aq_eval_rows(b->ev.eval, b->tok + i, n, true, i + n == b->n_prompt ? b->logits : NULL,
-                          NULL, err);
-    }
+    if (rc >= 0)
+        rc = read_random(b, b->n_prompt, err);
     int64_t t1 = aq_now_us();
     if (rc >= 0)
-        rc = aq_eval_keep(b->ev.eval, 0, err);
+        rc = aq_eval_keep(b->ev.eval, b->depth, err);
     int64_t t2 = aq_now_us();
     for (uint32_t i = 0; rc >= 0 && i < b->n_gen; i++) {
         int32_t tok = random_token(b);
@@ -62,10 +71,11 @@ static void print(const bench *b, const rates *r, bool json)
                aq_rt_cpu_path(b->ev.rt), aq_rt_threads(b->ev.rt), b->ev.kv, ru.ru_maxrss >> 10);
         return;
     }
-    printf("{\"prompt\":%u,\"gen\":%u,\"backend\":\"%s\",\"cpu_path\":\"%s\",\"threads\":%u,\"kv_"
+    printf("{\"prompt\":%u,\"gen\":%u,\"depth\":%u,\"backend\":\"%s\",\"cpu_path\":\"%s\","
+           "\"threads\":%u,\"kv_"
            "type\":\"%s\",\"runs\":[",
-           b->n_prompt, b->n_gen, b->ev.backend, aq_rt_cpu_path(b->ev.rt), aq_rt_threads(b->ev.rt),
-           b->ev.kv);
+           b->n_prompt, b->n_gen, b->depth, b->ev.backend, aq_rt_cpu_path(b->ev.rt),
+           aq_rt_threads(b->ev.rt), b->ev.kv);
     for (uint32_t i = 0; i < b->n_repeat; i++)
         printf("%s{\"prompt_tok_s\":%.3f,\"gen_tok_s\":%.3f}", i ? "," : "", r[i].prompt, r[i].gen);
     printf("],\"weight_bytes\":%llu,\"peak_rss_bytes\":%llu}\n",
@@ -77,10 +87,13 @@ static int run(bench *b, bool json)
 {
     aq_err err = {0};
     AQ_AUTOFREE rates *r = calloc(b->n_repeat + 1, sizeof(*r));
-    b->tok = calloc(b->n_prompt + 1, sizeof(*b->tok));
+    b->tok = calloc(AQ_MAX(b->n_prompt, b->depth) + 1, sizeof(*b->tok));
     b->logits = malloc(b->ev.info->n_vocab * sizeof(float));
     if (!r || !b->tok || !b->logits)
         return cli_error(CLI_FAILED, "bench", "out of memory");
+    int deep = read_random(b, b->depth, &err);
+    if (deep < 0)
+        return cli_fail("bench", deep, &err);
     for (uint32_t i = 0; i <= b->n_repeat; i++) { /* the first is the warm-up and is written over */
         int rc = once(b, &r[i > 0 ? i - 1 : 0], &err);
         if (rc < 0)
@@ -97,20 +110,26 @@ int cli_bench(int argc, char **argv)
     bool json = false;
     int n_pos;
     bench b = {.n_prompt = 512, .n_gen = 64, .n_repeat = 3, .rng = 1};
-    cli_opt opts[] = {{"--prompt", 'u', &b.n_prompt}, {"--gen", 'u', &b.n_gen},
-                      {"--repeat", 'u', &b.n_repeat}, {"--threads", 'u', &threads},
-                      {"--backend", 's', &backend},   {"--kv", 's', &kv},
-                      {"--json", 'b', &json},         {0}};
+    cli_opt opts[] = {{"--prompt", 'u', &b.n_prompt},
+                      {"--gen", 'u', &b.n_gen},
+                      {"--repeat", 'u', &b.n_repeat},
+                      {"--depth", 'u', &b.depth},
+                      {"--threads", 'u', &threads},
+                      {"--backend", 's', &backend},
+                      {"--kv", 's', &kv},
+                      {"--json", 'b', &json},
+                      {0}};
     int rc = cli_parse(argc, argv, opts, pos, 1, &n_pos);
     if (rc != CLI_OK)
         return rc;
     if (n_pos != 1 || b.n_prompt == 0 || b.n_gen == 0 || b.n_repeat == 0 || b.n_repeat > 10000 ||
-        AQ_MAX(b.n_prompt, b.n_gen) > AQ_CTX_MAX)
+        b.depth > AQ_CTX_MAX || AQ_MAX(b.n_prompt, b.n_gen) > AQ_CTX_MAX - b.depth)
         return cli_error(CLI_CANNOT, "bench",
-                         "needs MODEL; --prompt and --gen are 1 to %u, --repeat 1 to 10000",
+                         "needs MODEL; --prompt and --gen are 1 to %u, --depth and the larger of "
+                         "them together too, --repeat 1 to 10000",
                          AQ_CTX_MAX);
-    rc = cli_eval_open(&b.ev, pos[0], backend, kv, threads, AQ_MAX(b.n_prompt, b.n_gen),
-                       AQ_MIN(CLI_CHUNK, b.n_prompt));
+    rc = cli_eval_open(&b.ev, pos[0], backend, kv, threads, b.depth + AQ_MAX(b.n_prompt, b.n_gen),
+                       AQ_MIN(CLI_CHUNK, AQ_MAX(b.n_prompt, b.depth)));
     if (rc == CLI_OK)
         rc = run(&b, json);
     cli_eval_close(&b.ev);

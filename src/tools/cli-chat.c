@@ -29,6 +29,7 @@ typedef struct chat {
     aq_engine_info info;
     cli_split_opt split_opt;
     cli_split split;
+    cli_far far;       /* another program's split is asked: engine is NULL */
     uint32_t told;     /* AQ_SPLIT_* */
     aq_bytes messages; /* JSON, without the closing bracket */
     aq_bytes answer, thought, shown;
@@ -75,15 +76,22 @@ static void *show_loading(void *arg)
     return NULL;
 }
 
+/* False: there is no split. */
+static bool get_split(const chat *c, aq_split_state *ret)
+{
+    if (c->far.call)
+        *ret = c->far.split;
+    else if (c->split.split)
+        aq_split_get_state(c->split.split, ret);
+    return c->far.call || c->split.split;
+}
+
 /* Pauses are told as they come: the reply goes on by itself. */
 static void tell_pool(chat *c)
 {
     aq_split_state s;
 
-    if (!c->split.split)
-        return;
-    aq_split_get_state(c->split.split, &s);
-    if (s.kind == c->told)
+    if (!get_split(c, &s) || s.kind == c->told)
         return;
     if (s.kind == AQ_SPLIT_LOST)
         fprintf(stderr, "\n[paused: %s]\n", s.text);
@@ -92,6 +100,19 @@ static void tell_pool(chat *c)
     else if (c->told)
         fprintf(stderr, "\n[%s is back]\n", s.pc);
     c->told = s.kind;
+}
+
+/* What is asked of an engine that runs already. */
+static int fits(const chat *c, aq_err *err)
+{
+    const aq_holder *who = aq_call_holder(c->far.call);
+
+    return c->ctx || c->kv || c->draft || c->backend || c->threads
+               ? aq_fail(err, AQ_E_BUSY,
+                         "%s, process %u, has this model split already: ask without --ctx, --kv, "
+                         "--draft, --backend and --threads, or end that split",
+                         who->name, who->pid)
+               : 0;
 }
 
 static int load(chat *c)
@@ -112,7 +133,13 @@ static int load(chat *c)
     atomic_bool end = false;
     pthread_t shower;
     bool shows = c->tty && pthread_create(&shower, NULL, show_loading, &end) == 0;
-    if (c->pool) {
+    rc = c->pool ? cli_split_far(&c->split_opt, c->model, &c->src, &c->far, &err) : 0;
+    if (rc == 1) {
+        rc = fits(c, &err);
+        c->info.device = c->far.device;
+    } else if (rc < 0) {
+        ; /* told below */
+    } else if (c->pool) {
         rc = cli_split_open(&c->split, &c->split_opt, c->rt, c->model, &c->src, &cfg, &err);
         c->engine = rc < 0 ? NULL : aq_split_engine(c->split.split);
     } else {
@@ -124,7 +151,8 @@ static int load(chat *c)
     }
     if (rc < 0)
         return cli_fail(c->path, rc, &err);
-    aq_engine_get_info(c->engine, &c->info);
+    if (c->engine)
+        aq_engine_get_info(c->engine, &c->info);
     return CLI_OK;
 }
 
@@ -151,9 +179,9 @@ static const char *reason_name(int32_t rc)
 /* What the other PC did for this answer (--json gives one). */
 static int print_pool(const chat *c, aq_bytes *b)
 {
-    aq_split_state s;
+    aq_split_state s = {0};
 
-    aq_split_get_state(c->split.split, &s);
+    get_split(c, &s);
     int rc = aq_bytes_puts(b, ",\"pool\":{\"pc\":");
     if (rc >= 0)
         rc = aq_json_quote(b, s.pc, strlen(s.pc));
@@ -212,7 +240,7 @@ static int print_json(const chat *c, const aq_usage *u, int32_t reason)
         rc = aq_bytes_puts(&b, "},\"device\":");
     if (rc >= 0)
         rc = aq_json_quote(&b, c->info.device, strlen(c->info.device));
-    if (rc >= 0 && c->split.split)
+    if (rc >= 0 && c->pool)
         rc = print_pool(c, &b);
     if (rc >= 0)
         rc = aq_bytes_puts(&b, "}\n");
@@ -255,6 +283,25 @@ static void undim(chat *c)
     c->dim = false;
 }
 
+static int say_text(chat *c, const char *text, uint32_t n)
+{
+    if (aq_bytes_put(&c->answer, text, n) < 0)
+        return cli_error(CLI_FAILED, "chat", "no memory for the answer");
+    undim(c);
+    return c->json ? CLI_OK : show(c, text, n);
+}
+
+/* The answer ended so: exit code. */
+static int say_error(chat *c, int rc, const aq_err *err)
+{
+    undim(c);
+    if (c->answer.n && !c->json) {
+        printf("\n");
+        fflush(stdout);
+    }
+    return cli_fail("chat", rc, err);
+}
+
 /* Take events until the end of the answer. CLI_OK with *ret_reason, or the error printed. */
 static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
 {
@@ -264,10 +311,7 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
     for (;;) {
         while (aq_req_pop(r, &ev)) {
             if (ev.kind == AQ_EV_TEXT && ev.n_bytes) {
-                if (aq_bytes_put(&c->answer, ev.bytes, ev.n_bytes) < 0)
-                    return cli_error(CLI_FAILED, "chat", "no memory for the answer");
-                undim(c);
-                int code = c->json ? CLI_OK : show(c, ev.bytes, ev.n_bytes);
+                int code = say_text(c, ev.bytes, ev.n_bytes);
                 if (code != CLI_OK)
                     return code; /* nobody reads on: no more is computed */
             } else if (ev.kind == AQ_EV_REASONING && ev.n_bytes) {
@@ -281,12 +325,7 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
                 *ret_reason = ev.rc;
                 return CLI_OK;
             } else if (ev.kind == AQ_EV_ERROR) {
-                undim(c);
-                if (c->answer.n && !c->json) {
-                    printf("\n");
-                    fflush(stdout);
-                }
-                return cli_fail("chat", ev.rc, ev.err);
+                return say_error(c, ev.rc, ev.err);
             }
         }
         if (c->tty)
@@ -303,27 +342,109 @@ static int listen_to(chat *c, aq_req *r, aq_usage *usage, int32_t *ret_reason)
     }
 }
 
+/* ---- an answer of another program's split --------------------------------------------------- */
+
+static void far_usage(const aq_json *j, aq_usage *u)
+{
+    *u = (aq_usage){.prompt_tok = (uint32_t)aq_json_int(j, "prompt_tok", 0),
+                    .cached_tok = (uint32_t)aq_json_int(j, "cached_tok", 0),
+                    .gen_tok = (uint32_t)aq_json_int(j, "gen_tok", 0),
+                    .queue_us = aq_json_int(j, "queue_us", 0),
+                    .prompt_us = aq_json_int(j, "prompt_us", 0),
+                    .first_us = aq_json_int(j, "first_us", 0),
+                    .gen_us = aq_json_int(j, "gen_us", 0),
+                    .prompt_worker_us = aq_json_int(j, "prompt_worker_us", 0),
+                    .prompt_net_us = aq_json_int(j, "prompt_net_us", 0),
+                    .gen_worker_us = aq_json_int(j, "gen_worker_us", 0),
+                    .gen_net_us = aq_json_int(j, "gen_net_us", 0)};
+}
+
+/* One line of it: an exit code, or -1 when there is more to come. */
+static int far_event(chat *c, const aq_json *j, aq_usage *usage, int32_t *ret_reason)
+{
+    const char *event = aq_json_str(j, "event");
+    const aq_json *text = aq_json_get(j, "text"), *done = aq_json_get(j, "done");
+    int code = CLI_OK;
+
+    if (done) {
+        undim(c);
+        far_usage(done, usage);
+        far_split(aq_json_get(done, "pool"), &c->far.split);
+        *ret_reason = (int32_t)aq_json_int(done, "reason", AQ_DONE_STOP);
+        return CLI_OK;
+    }
+    if (event && !strcmp(event, "split"))
+        far_split(j, &c->far.split);
+    else if (event && text && text->kind == AQ_JSON_STR && !strcmp(event, "text"))
+        code = say_text(c, text->str, text->n);
+    else if (event && text && text->kind == AQ_JSON_STR && !strcmp(event, "reasoning"))
+        code = think(c, text->str, text->n);
+    if (c->tty)
+        tell_pool(c);
+    return code == CLI_OK ? -1 : code;
+}
+
+static int far_ask_chat(chat *c, const char *messages, aq_usage *usage, int32_t *ret_reason)
+{
+    static const char stop[] = "{\"do\":\"stop\"}";
+    __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
+    const aq_json *j;
+    aq_err err = {0};
+    char hex[65];
+    uint64_t n;
+
+    aq_hex(c->far.model, sizeof c->far.model, hex);
+    int rc = aq_bytes_putf(&b,
+                           "{\"do\":\"chat\",\"model\":\"%s\",\"temp\":%.6g,\"seed\":%u,"
+                           "\"max\":%u,\"messages\":%s}",
+                           hex, (double)c->temp, c->seed, c->max, messages);
+    rc = rc < 0 ? aq_fail(&err, AQ_E_NOMEM, "no memory for the conversation")
+                : aq_call_say(c->far.call, (const char *)b.p, b.n, &err);
+    while (rc >= 0) {
+        if ((rc = aq_call_hear(c->far.call, wake_fd, &j, &err)) == 1) {
+            int code = far_event(c, j, usage, ret_reason);
+            if (code >= 0)
+                return code;
+        } else if (rc == 0) {
+            (void)!read(wake_fd, &n, sizeof n);
+            if (interrupted)
+                rc = aq_call_say(c->far.call, stop, sizeof stop - 1, &err);
+            interrupted = 0;
+        }
+    }
+    return say_error(c, rc, &err);
+}
+
+/* ---- one answer ----------------------------------------------------------------------------- */
+
+/* Of this program's own engine: exit code. */
+static int own_ask(chat *c, const char *messages, aq_usage *usage, int32_t *ret_reason)
+{
+    aq_err err = {0};
+    AQ_AUTO(aq_req_free) aq_req *r = NULL;
+    aq_req_in in = {.messages_json = messages,
+                    .max_tok = c->max,
+                    .sampling = {.temp = c->temp, .top_p = 0.95f, .seed = c->seed}};
+    int rc = aq_submit(c->engine, &in, wake_cb, NULL, &r, &err);
+
+    return rc < 0 ? cli_fail("chat", rc, &err) : listen_to(c, r, usage, ret_reason);
+}
+
 /* Ask what messages say, show the answer and add it to them. */
 static int ask(chat *c)
 {
-    aq_err err = {0};
     aq_usage usage = {0};
-    aq_req *r = NULL;
     int32_t reason = 0;
 
     c->answer.n = c->thought.n = 0;
     if (aq_bytes_puts(&c->messages, "]") < 0)
         return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
     const char *json = aq_bytes_str(&c->messages);
-    aq_req_in in = {.messages_json = json,
-                    .max_tok = c->max,
-                    .sampling = {.temp = c->temp, .top_p = 0.95f, .seed = c->seed}};
-    int rc = json ? aq_submit(c->engine, &in, wake_cb, NULL, &r, &err) : -AQ_E_NOMEM;
     c->messages.n--;
-    if (rc < 0)
-        return cli_fail("chat", rc, &err);
-    int code = listen_to(c, r, &usage, &reason);
-    aq_req_free(r);
+    if (!json)
+        return cli_error(CLI_FAILED, "chat", "no memory for the conversation");
+    int code =
+        c->far.call ? far_ask_chat(c, json, &usage, &reason) : own_ask(c, json, &usage, &reason);
     if (code != CLI_OK)
         return code;
     if (add_message(c, "assistant", c->answer.n ? (const char *)c->answer.p : "", c->answer.n) < 0)
@@ -478,6 +599,7 @@ int cli_chat(int argc, char **argv)
     if (!c.pool)
         aq_engine_free(c.engine);
     cli_split_close(&c.split);
+    aq_call_free(c.far.call);
     aq_wsrc_close(&c.src);
     aq_model_free(c.model);
     aq_rt_free(c.rt);

@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* aquifer-cli pool status, list, pair, add, remove, leave: who this PC is, which PCs there are, and pairing by
- * six digits. What changes the pool takes its lock first; status and list only read. */
+/* aquifer-cli pool status, list, add, remove, permit, leave: who this PC is and which PCs there are. Where a process has
+ * this PC's pool (a window, a node), it is asked; else what changes the pool takes its lock first. One thread. */
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "cli-pool.h"
+#include "cli-member.h"
 
 #define CALL_US 1500000ll /* for a PC to answer */
-#define APP "aquifer " AQ_VERSION
-
-typedef struct member_opt {
-    const char *state, *name, *bind;
-    uint32_t port, wait_ms;
-    bool json, wait;
-    const char *more[2]; /* of permit, after the PC */
-} member_opt;
 
 static const struct {
     uint32_t bit;
@@ -28,75 +16,7 @@ static const struct {
                   {AQ_PERM_LAYERS, "layers"},
                   {AQ_PERM_EXPERTS, "experts"},
                   {AQ_PERM_FILES, "files"}};
-static const char *const mdns_names[AQ_PRESENCE_N] = {
-    [AQ_PRESENCE_OFF] = "off",         [AQ_PRESENCE_STARTING] = "starting",
-    [AQ_PRESENCE_RUNNING] = "running", [AQ_PRESENCE_NO_DAEMON] = "no-daemon",
-    [AQ_PRESENCE_REFUSED] = "refused", [AQ_PRESENCE_PORT_USED] = "port-used",
-    [AQ_PRESENCE_FAILED] = "failed",   [AQ_PRESENCE_NO_BUILD] = "no-build",
-};
-static const char *const reach_names[AQ_REACH_N] = {
-    [AQ_REACH_UNTRIED] = "no-address", [AQ_REACH_FOREIGN] = "foreign",
-    [AQ_REACH_NO_ROUTE] = "no-route",  [AQ_REACH_SILENT] = "silent",
-    [AQ_REACH_BLOCKED] = "blocked",    [AQ_REACH_REFUSED] = "refused",
-    [AQ_REACH_ANSWERS] = "answers",
-};
-
 /* ---- output ------------------------------------------------------------------------------------ */
-
-/* One text that grows; the first error stays. */
-typedef struct out {
-    aq_bytes b;
-    int rc;
-} out;
-
-static void put(out *o, const char *fmt, ...) AQ_PRINTF(2, 3);
-static void put(out *o, const char *fmt, ...)
-{
-    char s[1024];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(s, sizeof s, fmt, ap);
-    va_end(ap);
-    if (o->rc >= 0)
-        o->rc = aq_bytes_puts(&o->b, s);
-}
-
-static void put_json(out *o, const char *text)
-{
-    if (o->rc >= 0)
-        o->rc = aq_json_quote(&o->b, text, strlen(text));
-}
-
-static int out_end(out *o, const char *where)
-{
-    int code = CLI_OK;
-
-    if (o->rc < 0)
-        code = cli_error(CLI_FAILED, where, "out of memory");
-    else
-        fwrite(o->b.p, 1, o->b.n, stdout);
-    aq_bytes_clear(&o->b);
-    return code == CLI_OK ? cli_flush() : code;
-}
-
-static void put_id(out *o, const aq_id *id)
-{
-    char hex[65];
-
-    aq_hex(id->b, 32, hex);
-    put(o, "\"id\":\"%s\"", hex);
-}
-
-static void put_addrs(out *o, const char (*addr)[AQ_ADDR_MAX + 1], uint32_t n)
-{
-    put(o, "\"addresses\":[");
-    for (uint32_t i = 0; i < n; i++) {
-        put(o, i ? "," : "");
-        put_json(o, addr[i]);
-    }
-    put(o, "]");
-}
 
 static void put_perms(out *o, uint32_t perms)
 {
@@ -114,7 +34,7 @@ static void put_perms(out *o, uint32_t perms)
 
 static void put_mdns(out *o, const aq_presence_info *in)
 {
-    put(o, "\"mdns\":{\"state\":\"%s\",\"text\":", mdns_names[in->state]);
+    put(o, "\"mdns\":{\"state\":\"%s\",\"text\":", aq_presence_name(in->state));
     put_json(o, aq_presence_text(in->state));
     put(o, ",\"detail\":");
     put_json(o, in->detail);
@@ -122,6 +42,12 @@ static void put_mdns(out *o, const aq_presence_info *in)
 }
 
 /* ---- PCs of the network ------------------------------------------------------------------------ */
+
+/* Of a PC whose address may not be known. */
+static const char *state_name(aq_reach reach)
+{
+    return reach == AQ_REACH_UNTRIED ? "no-address" : aq_reach_name(reach);
+}
 
 static aq_reach reach_of(const char (*addr)[AQ_ADDR_MAX + 1], uint32_t n)
 {
@@ -134,8 +60,52 @@ static aq_reach reach_of(const char (*addr)[AQ_ADDR_MAX + 1], uint32_t n)
 
 /* ---- status ------------------------------------------------------------------------------------ */
 
+/* What it computes, and which splits it has. state NULL = no process was asked. */
+static void work_json(out *o, const aq_json *state)
+{
+    const char *who = aq_json_str(state, "works_for"), *fault = aq_json_str(state, "fault");
+    const aq_json *layers = aq_json_get(state, "layers"), *splits = aq_json_get(state, "splits");
+
+    put(o, ",\"works_for\":");
+    put_json(o, who ? who : "");
+    put(o, ",\"fault\":");
+    put_json(o, fault ? fault : "");
+    if (layers && o->rc >= 0) {
+        put(o, ",\"layers\":");
+        o->rc = o->rc < 0 ? o->rc : aq_json_put(&o->b, layers);
+    }
+    put(o, ",\"splits\":");
+    if (splits && o->rc >= 0)
+        o->rc = aq_json_put(&o->b, splits);
+    else
+        put(o, "[]");
+}
+
+static void work_text(out *o, const aq_json *state)
+{
+    const char *who = aq_json_str(state, "works_for"), *fault = aq_json_str(state, "fault");
+    const aq_json *layers = aq_json_get(state, "layers"), *splits = aq_json_get(state, "splits");
+
+    if (who && *who)
+        put(o, "computes  for %s\n", who);
+    if (layers && layers->kind == AQ_JSON_ARR && layers->n == 2)
+        put(o, "loaded    layers %lld to %lld\n", (long long)layers->item->i,
+            (long long)layers->item->next->i);
+    if (fault && *fault)
+        put(o, "fault     %s\n", fault);
+    for (const aq_json *s = splits && splits->kind == AQ_JSON_ARR ? splits->item : NULL; s;
+         s = s->next) {
+        const char *name = aq_json_str(s, "name"), *pc = aq_json_str(s, "pc"),
+                   *text = aq_json_str(s, "text"), *is = aq_json_str(s, "state");
+        put(o, "split     %s with %s, %lld of %lld layers here, %s%s%s\n",
+            name && *name ? name : "a model", pc ? pc : "?", (long long)aq_json_int(s, "cut", 0),
+            (long long)aq_json_int(s, "layers", 0), is ? is : "?", text && *text ? ": " : "",
+            text ? text : "");
+    }
+}
+
 static void status_json(out *o, const aq_trust *t, const aq_roster *r, const aq_holder *h,
-                        const aq_presence_info *mdns)
+                        const aq_presence_info *mdns, const aq_json *state)
 {
     char name[AQ_NAME_MAX + 1], hex[33];
 
@@ -173,11 +143,12 @@ static void status_json(out *o, const aq_trust *t, const aq_roster *r, const aq_
     }
     put(o, h && h->port ? "%u," : "null,", h ? h->port : 0u);
     put_mdns(o, mdns);
+    work_json(o, state);
     put(o, "}\n");
 }
 
 static void status_text(out *o, const aq_trust *t, const aq_roster *r, const aq_holder *h,
-                        const aq_presence_info *mdns)
+                        const aq_presence_info *mdns, const aq_json *state)
 {
     char name[AQ_NAME_MAX + 1], hex[65];
 
@@ -202,6 +173,7 @@ static void status_text(out *o, const aq_trust *t, const aq_roster *r, const aq_
         put(o, "listens   port %u (%s, process %u)\n", h->port, h->name, h->pid);
     else
         put(o, "listens   no\n");
+    work_text(o, state);
     put(o, "mDNS      %s\n", aq_presence_text(mdns->state));
 }
 
@@ -220,10 +192,12 @@ static int pool_status(const member_opt *mo, aq_trust *t, const char *arg, aq_er
     int in = aq_trust_roster(t, r), held = aq_trust_holder(t, &h, err);
     if (held < 0)
         return held;
-    int rc = aq_look(t, AQ_VERSION, NULL, NULL, true, mo->wait_ms, &mdns, f, &n, err);
+    const aq_json *state = NULL;
+    int rc = mo->call ? far_state(mo->call, &mdns, NULL, NULL, &state, err)
+                      : aq_look(t, AQ_VERSION, NULL, NULL, true, mo->wait_ms, &mdns, f, &n, err);
     if (rc < 0)
         return rc;
-    (mo->json ? status_json : status_text)(&o, t, in ? r : NULL, held ? &h : NULL, &mdns);
+    (mo->json ? status_json : status_text)(&o, t, in ? r : NULL, held ? &h : NULL, &mdns, state);
     return out_end(&o, "pool status");
 }
 
@@ -232,7 +206,7 @@ static int pool_status(const member_opt *mo, aq_trust *t, const char *arg, aq_er
 static void list_one(out *o, const member_opt *mo, const aq_pc *p, bool first)
 {
     aq_reach reach = p->self ? AQ_REACH_ANSWERS : reach_of(p->addr, p->n_addr);
-    const char *state = p->self ? "this-pc" : reach_names[reach];
+    const char *state = p->self ? "this-pc" : state_name(reach);
     const char *text = p->self ? "" : p->n_addr ? aq_reach_text(reach) : "Nobody knows its address";
 
     if (!mo->json) {
@@ -279,8 +253,7 @@ static int pool_list(const member_opt *mo, aq_trust *t, const char *arg, aq_err 
     if (!f || !pc)
         return aq_fail(err, AQ_E_NOMEM, "out of memory");
     int n = aq_pcs_list(t, NULL, 0, pc, err); /* a damaged file is told before the wait */
-    if (n < 0 ||
-        (n = aq_look(t, AQ_VERSION, NULL, NULL, false, mo->wait_ms, &mdns, f, &n_f, err)) < 0 ||
+    if (n < 0 || (n = member_look(mo, t, NULL, NULL, &mdns, f, &n_f, err)) < 0 ||
         (n = aq_pcs_list(t, f, n_f, pc, err)) < 0)
         return n;
     if (mo->json) {
@@ -300,249 +273,32 @@ static int pool_list(const member_opt *mo, aq_trust *t, const char *arg, aq_err 
     return out_end(&o, "pool list");
 }
 
-/* ---- pair -------------------------------------------------------------------------------------- */
-
-typedef struct pairing {
-    int wake_fd;
-    pthread_mutex_t lock;
-    bool shown, over; /* under lock, as all below */
-    char digits[7], name[AQ_NAME_MAX + 1];
-    aq_err why;
-    aq_id id;
-    aq_reach out, in;
-} pairing;
-
-static void wake(pairing *p)
-{
-    uint64_t one = 1;
-
-    (void)!write(p->wake_fd, &one, sizeof one);
-}
-
-static void digits_cb(void *user, const char digits[7], const char *name)
-{
-    pairing *p = user;
-
-    pthread_mutex_lock(&p->lock);
-    p->shown = true;
-    memcpy(p->digits, digits, sizeof p->digits);
-    snprintf(p->name, sizeof p->name, "%s", name);
-    pthread_mutex_unlock(&p->lock);
-    wake(p);
-}
-
-static void done_cb(void *user, const aq_err *err, const aq_id *id)
-{
-    pairing *p = user;
-
-    pthread_mutex_lock(&p->lock);
-    p->over = true;
-    p->why = *err;
-    p->id = *id;
-    pthread_mutex_unlock(&p->lock);
-    wake(p);
-}
-
-/* What the person typed: y or the same digits is yes, with or without spaces. */
-static bool says_yes(const char *line, const char *digits)
-{
-    char s[16];
-    size_t n = 0;
-
-    for (; *line && n < sizeof s - 1; line++)
-        if (*line > ' ')
-            s[n++] = (char)(*line | (*line >= 'A' && *line <= 'Z' ? 0x20 : 0));
-    s[n] = 0;
-    return !strcmp(s, "y") || !strcmp(s, "yes") || !strcmp(s, digits);
-}
-
-/* Until the pairing is over. Standard input is read as bytes: stdio would keep some back from poll. */
-static int talk(pairing *p, aq_meet *m, aq_err *err)
-{
-    struct pollfd fd[2] = {{.fd = p->wake_fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
-    char line[128];
-    size_t n = 0;
-    bool asked = false, answered = false;
-
-    for (;;) {
-        uint64_t one;
-        if (poll(fd, 2, -1) < 0 && errno != EINTR)
-            return aq_fail_errno(err, errno, "waiting failed");
-        if (fd[0].revents)
-            (void)!read(p->wake_fd, &one, sizeof one);
-        pthread_mutex_lock(&p->lock);
-        bool shown = p->shown, over = p->over;
-        pthread_mutex_unlock(&p->lock);
-        if (over) {
-            if (p->why.code)
-                *err = p->why;
-            return -p->why.code;
-        }
-        if (shown && !asked) {
-            asked = true;
-            fd[1].fd = STDIN_FILENO;
-            fprintf(stderr,
-                    "%s shows digits. Those here: %.3s %.3s\nDo they match? [y/n, or the digits of "
-                    "the other PC] ",
-                    p->name, p->digits, p->digits + 3);
-            fflush(stderr);
-            continue;
-        }
-        if (!asked || answered || !fd[1].revents)
-            continue;
-        ssize_t k = read(STDIN_FILENO, line + n, sizeof line - 1 - n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        n += k > 0 ? (size_t)k : 0;
-        line[n] = 0;
-        /* no more input, or a line longer than any answer: no */
-        if (k > 0 && !strchr(line, '\n') && n < sizeof line - 1)
-            continue;
-        line[strcspn(line, "\n")] = 0;
-        answered = true;
-        fd[1].fd = -1;
-        aq_meet_answer(m, k > 0 && says_yes(line, p->digits));
-    }
-}
-
-static bool is_named(void *user, const aq_found *f)
-{
-    return !strcmp(f->name, user);
-}
-
-/* The addresses of a PC: the argument is one, or a name. ret [AQ_ADDRS_MAX]. */
-static int whom(const member_opt *mo, const aq_trust *t, const char *arg, aq_found *f,
-                const char **ret, uint32_t *ret_n, aq_err *err)
-{
-    const aq_found *hit = NULL;
-    aq_presence_info mdns;
-    uint32_t n, n_hit = 0;
-
-    /* all addresses have a dot or a colon and begin with a digit, a letter a-f or a bracket */
-    if (strspn(arg, "0123456789.:") == strlen(arg) || arg[0] == '[' || strchr(arg, ':')) {
-        ret[0] = arg;
-        *ret_n = 1;
-        return 0;
-    }
-    int rc = aq_look(t, AQ_VERSION, is_named, (void *)arg, false, mo->wait_ms, &mdns, f, &n, err);
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 0; i < n; i++) {
-        if (strcmp(f[i].name, arg))
-            continue;
-        hit = &f[i];
-        n_hit++;
-    }
-    if (n_hit > 1)
-        return aq_fail(err, AQ_E_INVAL, "%u PCs are called '%s': give the address", n_hit, arg);
-    if (!hit)
-        return aq_fail(err, AQ_E_GONE, "no PC called '%s' was found: give its address. %s", arg,
-                       mdns.state == AQ_PRESENCE_RUNNING ? "" : aq_presence_text(mdns.state));
-    for (uint32_t i = 0; i < hit->n_addr; i++)
-        ret[i] = hit->addr[i];
-    *ret_n = hit->n_addr;
-    return 0;
-}
-
-/* As reach_names, of a PC that has an address. */
-static const char *const call_names[AQ_REACH_N] = {
-    [AQ_REACH_UNTRIED] = "untried",   [AQ_REACH_FOREIGN] = "foreign",
-    [AQ_REACH_NO_ROUTE] = "no-route", [AQ_REACH_SILENT] = "silent",
-    [AQ_REACH_BLOCKED] = "blocked",   [AQ_REACH_REFUSED] = "refused",
-    [AQ_REACH_ANSWERS] = "answers",
-};
-
-static int pair_report(const member_opt *mo, const aq_trust *t, const pairing *p, aq_err *err)
-{
-    AQ_AUTOFREE aq_roster *r = malloc(sizeof *r);
-    char hex[33];
-    out o = {0};
-
-    if (!r || !aq_trust_roster(t, r))
-        return aq_fail(err, AQ_E_NOMEM, "out of memory");
-    aq_hex(r->pool, 16, hex);
-    if (mo->json) {
-        put(&o, "{\"paired\":true,");
-        put_id(&o, &p->id);
-        put(&o, ",\"name\":");
-        put_json(&o, p->name);
-        put(&o, ",\"digits\":\"%s\",\"pool\":\"%s\",\"reach\":\"%s\",\"reached\":\"%s\"}\n",
-            p->digits, hex, call_names[p->out], call_names[p->in]);
-    } else {
-        put(&o, "paired with %s: the pool has %u PCs\n", p->name, r->n);
-        if (p->out != AQ_REACH_UNTRIED && p->out != AQ_REACH_ANSWERS)
-            put(&o, "%s cannot be called from here: %s\n", p->name, aq_reach_text(p->out));
-        if (p->in != AQ_REACH_UNTRIED && p->in != AQ_REACH_ANSWERS)
-            put(&o, "%s cannot call this PC: %s\n", p->name, aq_reach_text(p->in));
-    }
-    return out_end(&o, "pool pair");
-}
-
-static int pair_run(const member_opt *mo, aq_trust *t, const aq_meet_cfg *cfg, pairing *p,
-                    aq_err *err)
-{
-    AQ_AUTO(aq_presence_free) aq_presence *shown = NULL;
-    AQ_AUTO(aq_meet_free) aq_meet *m = NULL;
-    char name[AQ_NAME_MAX + 1];
-    int rc = aq_meet_new(cfg, &m, err);
-
-    if (rc < 0)
-        return rc;
-    if (mo->wait) {
-        aq_trust_name(t, name);
-        aq_presence_opts o = {
-            .id = *aq_trust_id(t), .name = name, .version = AQ_VERSION, .port = aq_meet_port(m)};
-        if ((rc = aq_trust_hold_port(t, aq_meet_port(m), err)) < 0 ||
-            (rc = aq_presence_start(&o, NULL, NULL, &shown, err)) < 0)
-            return rc;
-        fprintf(stderr, "%s waits for another PC on port %u\n", name, aq_meet_port(m));
-    }
-    rc = talk(p, m, err);
-    aq_meet_reach(m, &p->out, &p->in);
-    return rc;
-}
-
-static int pool_pair(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)
-{
-    pairing p = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    AQ_AUTOFREE aq_found *f = calloc(AQ_FOUND_MAX, sizeof *f);
-    const char *addr[AQ_ADDRS_MAX] = {mo->bind};
-    aq_meet_cfg cfg = {.trust = t,
-                       .app = APP,
-                       .wait = mo->wait,
-                       .addr = addr,
-                       .n_addr = mo->bind ? 1 : 0,
-                       .port = (uint16_t)mo->port,
-                       .digits_cb = digits_cb,
-                       .done_cb = done_cb,
-                       .user = &p};
-    int rc = f ? aq_trust_hold(t, err) : aq_fail(err, AQ_E_NOMEM, "out of memory");
-
-    if (rc < 0 || (!mo->wait && (rc = whom(mo, t, arg, f, addr, &cfg.n_addr, err)) < 0))
-        return rc;
-    AQ_AUTOFD int wake_fd = p.wake_fd = eventfd(0, EFD_CLOEXEC);
-    if (wake_fd < 0)
-        return aq_fail_errno(err, errno, "no eventfd");
-    rc = pair_run(mo, t, &cfg, &p, err);
-    return rc < 0 ? rc : pair_report(mo, t, &p, err);
-}
-
 /* ---- add, remove, leave ------------------------------------------------------------------------------- */
 
 static int pool_add(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)
 {
     char addr[AQ_ADDR_MAX + 1];
+    const aq_json *j;
     out o = {0};
-    int rc = aq_trust_hold(t, err);
+    int rc;
 
-    if (rc < 0 || (rc = aq_known_add(t, arg, addr, err)) < 0)
+    if (mo->call) {
+        put(&o, "{\"do\":\"add\",\"address\":");
+        put_json(&o, arg);
+        put(&o, "}");
+        if ((rc = far_ask(mo->call, &o, &j, err)) < 0)
+            return rc;
+        const char *kept = aq_json_str(j, "address");
+        snprintf(addr, sizeof addr, "%s", kept ? kept : arg);
+    } else if ((rc = aq_trust_hold(t, err)) < 0 || (rc = aq_known_add(t, arg, addr, err)) < 0) {
         return rc;
+    }
     const char *one = addr;
     aq_reach reach = aq_reach_try(&one, 1, CALL_US);
     if (mo->json) {
         put(&o, "{\"added\":");
         put_json(&o, addr);
-        put(&o, ",\"state\":\"%s\",\"text\":", reach_names[reach]);
+        put(&o, ",\"state\":\"%s\",\"text\":", state_name(reach));
         put_json(&o, aq_reach_text(reach));
         put(&o, "}\n");
     } else {
@@ -569,25 +325,55 @@ static int find_member(const aq_roster *r, const char *arg, const aq_member **re
                  : 0;
 }
 
+/* A member out of the pool (hit), or an address forgotten: 1, 0 = there was none. */
+static int remove_far(const member_opt *mo, const char *arg, const aq_member *hit,
+                      uint32_t *ret_epoch, aq_err *err)
+{
+    const aq_json *j;
+    out o = {0};
+
+    put(&o, "{\"do\":\"%s\",", hit ? "remove" : "forget");
+    if (hit) {
+        put_id(&o, &hit->id);
+    } else {
+        put(&o, "\"address\":");
+        put_json(&o, arg);
+    }
+    put(&o, "}");
+    int rc = far_ask(mo->call, &o, &j, err);
+    if (rc < 0)
+        return rc;
+    *ret_epoch = (uint32_t)aq_json_int(j, "epoch", 0);
+    return hit || aq_json_bool(j, "known", false);
+}
+
+static int remove_here(aq_trust *t, const char *arg, const aq_member *hit, aq_roster *r,
+                       aq_err *err)
+{
+    int rc = hit ? aq_trust_remove(t, &hit->id, err) : aq_known_drop(t, arg, err);
+
+    if (rc >= 0)
+        (void)!aq_trust_roster(t, r);
+    return rc < 0 ? rc : hit || rc;
+}
+
 static int pool_remove(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)
 {
     AQ_AUTOFREE aq_roster *r = calloc(1, sizeof *r);
     const aq_member *hit = NULL;
     out o = {0};
-    int rc = r ? aq_trust_hold(t, err) : aq_fail(err, AQ_E_NOMEM, "out of memory");
+    int rc = !r ? aq_fail(err, AQ_E_NOMEM, "out of memory") : mo->call ? 0 : aq_trust_hold(t, err);
 
     if (rc < 0)
         return rc;
     (void)!aq_trust_roster(t, r);
     if ((rc = find_member(r, arg, &hit, err)) < 0)
         return rc;
-    if (hit)
-        rc = aq_trust_remove(t, &hit->id, err);
-    else if ((rc = aq_known_drop(t, arg, err)) == 0)
+    rc = mo->call ? remove_far(mo, arg, hit, &r->epoch, err) : remove_here(t, arg, hit, r, err);
+    if (rc == 0)
         return aq_fail(err, AQ_E_INVAL, "'%s' is neither a member nor an added address", arg);
     if (rc < 0)
         return rc;
-    (void)!aq_trust_roster(t, r);
     if (mo->json) {
         put(&o, "{\"removed\":");
         put_json(&o, arg);
@@ -607,6 +393,7 @@ static int pool_permit(const member_opt *mo, aq_trust *t, const char *arg, aq_er
 {
     AQ_AUTOFREE aq_roster *r = calloc(1, sizeof *r);
     const aq_member *m = NULL;
+    const aq_json *j;
     uint32_t bit = 0;
     out o = {0};
     int rc = r ? 0 : aq_fail(err, AQ_E_NOMEM, "out of memory");
@@ -619,7 +406,7 @@ static int pool_permit(const member_opt *mo, aq_trust *t, const char *arg, aq_er
         rc = aq_fail(err, AQ_E_INVAL,
                      "'%s %s': permissions are requests, layers, experts and files, each on or off",
                      mo->more[0], mo->more[1]);
-    if (rc < 0 || (rc = aq_trust_hold(t, err)) < 0)
+    if (rc < 0 || (!mo->call && (rc = aq_trust_hold(t, err)) < 0))
         return rc;
     (void)!aq_trust_roster(t, r);
     if ((rc = find_member(r, arg, &m, err)) < 0)
@@ -627,7 +414,15 @@ static int pool_permit(const member_opt *mo, aq_trust *t, const char *arg, aq_er
     if (!m || aq_id_equal(&m->id, aq_trust_id(t)))
         return aq_fail(err, AQ_E_INVAL, "'%s' is no other PC of this pool", arg);
     uint32_t perms = on ? m->perms | bit : m->perms & ~bit;
-    if ((rc = aq_trust_set_perms(t, &m->id, perms, err)) < 0)
+    if (mo->call) {
+        put(&o, "{\"do\":\"permit\",\"permissions\":%u,", perms);
+        put_id(&o, &m->id);
+        put(&o, "}");
+        rc = far_ask(mo->call, &o, &j, err);
+    } else {
+        rc = aq_trust_set_perms(t, &m->id, perms, err);
+    }
+    if (rc < 0)
         return rc;
     if (mo->json) {
         put(&o, "{");
@@ -645,15 +440,22 @@ static int pool_permit(const member_opt *mo, aq_trust *t, const char *arg, aq_er
 
 static int pool_leave(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)
 {
+    const aq_json *j;
     out o = {0};
-    int rc = aq_trust_hold(t, err);
+    int rc = mo->call ? 0 : aq_trust_hold(t, err);
 
     (void)arg;
     if (rc < 0)
         return rc;
     if (!aq_trust_roster(t, NULL))
         return aq_fail(err, AQ_E_INVAL, "this PC is in no pool");
-    if ((rc = aq_trust_leave(t, err)) < 0)
+    if (mo->call) {
+        put(&o, "{\"do\":\"leave\"}");
+        rc = far_ask(mo->call, &o, &j, err);
+    } else {
+        rc = aq_trust_leave(t, err);
+    }
+    if (rc < 0)
         return rc;
     put(&o, mo->json ? "{\"left\":true}\n"
                      : "this PC is in no pool any more; the others still list it until one of them "
@@ -687,6 +489,7 @@ int cli_pool_member(int argc, char **argv)
                       {"--wait", 'b', &mo.wait}, {"--bind", 's', &mo.bind},
                       {"--port", 'u', &mo.port}, {0}};
     AQ_AUTO(aq_trust_free) aq_trust *t = NULL;
+    AQ_AUTO(aq_call_free) aq_call *call = NULL;
     const char *pos[3] = {NULL};
     aq_err err = {0};
     int n_pos;
@@ -718,6 +521,11 @@ int cli_pool_member(int argc, char **argv)
         return cli_error(CLI_CANNOT, mo.port > UINT16_MAX ? "--port" : "--timeout-ms",
                          "at most %u is possible", mo.port > UINT16_MAX ? UINT16_MAX : 60000);
     int rc = cli_trust_open(mo.state, mo.name, &t, &err);
+    bool reads = commands[i].run == pool_status || commands[i].run == pool_list;
+    rc = rc < 0 ? rc : aq_call_open(t, &call, &err);
+    mo.call = call;
+    if (rc == -AQ_E_BUSY && reads)
+        rc = 0; /* that process answers nothing; its files are here */
     rc = rc < 0 ? rc : commands[i].run(&mo, t, pos[0], &err);
     if (pairs && rc == -AQ_E_AUTH) /* it was run, and refused */
         return cli_error(CLI_FAILED, commands[i].where, "%s", err.text);

@@ -155,7 +155,7 @@ int cli_node(int argc, char **argv)
     AQ_AUTO(aq_trust_free) aq_trust *trust = NULL;
     AQ_AUTO(aq_seat_free) aq_seat *pool = NULL;
     uint16_t listens = 0;
-    AQ_AUTOFREE char *models = NULL;
+    AQ_AUTOFREE char *models = NULL, *run_dir = cli_run_dir(state);
     aq_err err = {0};
     sigset_t set;
 
@@ -186,7 +186,8 @@ int cli_node(int argc, char **argv)
                        .n_bind = bind ? 1 : 0,
                        .port = (uint16_t)port,
                        .join = secret != NULL,
-                       .hide = only_here(bind)};
+                       .hide = only_here(bind),
+                       .ctl_dir = run_dir};
     rc = aq_seat_new(&cfg, &pool, &err);
     rc = rc < 0 ? rc : port_of(pool, &listens, &err);
     rc = rc < 0 ? rc : enter(trust, pool, secret, join, &err);

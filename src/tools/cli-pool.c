@@ -393,6 +393,13 @@ static int pool_check(int argc, char **argv)
         rc = aq_fail_errno(&err, errno, "no eventfd");
     if (rc >= 0 && self && !(c.dir = mkdtemp(dir)))
         rc = aq_fail_errno(&err, errno, "no folder in /tmp");
+    cli_far far = {0};
+    if (rc >= 0 && !self && (rc = cli_split_far(&c.split, c.model, &c.src, &far, &err)) == 1)
+        rc = aq_fail(&err, AQ_E_BUSY,
+                     "%s, process %u, computes this model with %s: end that split first, or check "
+                     "it there",
+                     aq_call_holder(far.call)->name, aq_call_holder(far.call)->pid, far.split.pc);
+    aq_call_free(far.call);
     rc = rc < 0 ? rc : run(&c, cut, &err);
     if (rc < 0)
         code = cli_fail("pool check", rc, &err);

@@ -8,6 +8,9 @@
 
 /** $AQ_MODEL_DIR, or aquifer/models of the user's data folder; NULL without one. Free it. */
 char *cli_model_dir(void);
+/** Where the control socket of a pool in folder state (NULL = the user's) lies: aquifer in the user's runtime folder, or, without one,
+ * that of the pool. NULL: no memory, no home. Free it. */
+char *cli_run_dir(const char *state);
 /** This PC's identity and pool: of dir, or (NULL) of the user's state folder. name NULL = the host's. */
 int cli_trust_open(const char *dir, const char *name, aq_trust **ret, aq_err *err);
 
@@ -28,6 +31,21 @@ typedef struct cli_split {
 int cli_split_open(cli_split *ret, const cli_split_opt *, aq_rt *, const aq_model *,
                    const aq_wsrc *, const aq_engine_cfg *, aq_err *err);
 void cli_split_close(cli_split *);
+
+/** A split that the process which has this PC's pool runs, a window's. */
+typedef struct cli_far {
+    aq_call *call; /* NULL = none */
+    uint8_t model[32];
+    char device[128];
+    aq_split_state split; /* as told last */
+} cli_far;
+/** 1 and that split, when it is of this model and as the options say it; 0 when there is none. BUSY: it is not, or the other PC that is
+ * meant computes another model with that process; both say what to do. */
+int cli_split_far(const cli_split_opt *, const aq_model *, const aq_wsrc *, cli_far *ret,
+                  aq_err *err);
+void far_split(const aq_json *, aq_split_state *ret); /* as that process tells it */
+/** Would this PC be meant? */
+bool cli_split_is_with(const aq_trust *, const cli_split_opt *, const aq_id *);
 
 /** pool status, list, pair, add, remove. */
 int cli_pool_member(int argc, char **argv);

@@ -38,8 +38,8 @@ static int line(void *user, const aq_json *in, aq_bytes *out, aq_err *err)
     if ((rc = aq_bytes_puts(out, "{\"output\":")) >= 0 &&
         (rc = cli_put_quoted(out, r.text.n ? (const char *)r.text.p : "", r.text.n)) >= 0)
         rc = aq_bytes_puts(out, ",\"user_spans\":[");
-    for (uint32_t i = 0; rc >= 0 && i < r.n_user; i++)
-        rc = aq_bytes_putf(out, "%s[%u,%u]", i ? "," : "", r.user[i].start, r.user[i].end);
+    for (uint32_t i = 0; rc >= 0 && i < r.n_whole; i++)
+        rc = aq_bytes_putf(out, "%s[%u,%u]", i ? "," : "", r.whole[i].start, r.whole[i].end);
     if (rc >= 0)
         rc = aq_bytes_puts(out, "]}");
     aq_rendered_clear(&r);

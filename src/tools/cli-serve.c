@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include "aq/api.h"
+#include "cli-pool.h"
 #include "cli.h"
 
 typedef struct serve {
-    const char *path, *alias, *backend, *key_file;
+    const char *path, *alias, *backend, *key_file, *state;
     uint32_t port, ctx, parallel, threads;
-    bool lan, json;
+    bool lan, tls, json;
+    char cert[512]; /* the file that other PCs are to trust */
     cli_list key, host, origin;
     char new_key[AQ_API_KEY_TEXT];
     aq_bytes file; /* of keys, cut into lines */
@@ -109,16 +111,24 @@ static int tell(const serve *s)
         rc = rc < 0 ? rc : aq_json_quote(&b, info.device, strlen(info.device));
         if (rc >= 0 && s->new_key[0])
             rc = aq_bytes_putf(&b, ",\"key\":\"%s\"", s->new_key);
+        if (rc >= 0 && s->tls && (rc = aq_bytes_puts(&b, ",\"certificate\":")) >= 0)
+            rc = aq_json_quote(&b, s->cert, strlen(s->cert));
         rc = rc < 0 ? rc : aq_bytes_puts(&b, "}\n");
     } else {
         rc = aq_bytes_putf(&b,
                            "%s on %s, context %u\nOpenAI: http://127.0.0.1:%u/v1   Anthropic: "
                            "http://127.0.0.1:%u\n",
                            s->alias ? s->alias : name, info.device, info.n_ctx, port, port);
-        if (rc >= 0 && s->lan)
+        if (rc >= 0 && s->tls)
+            rc = aq_bytes_putf(&b,
+                               "Other PCs reach it over TLS: https and this PC's address, port %u. "
+                               "Their programs need this certificate: %s\n",
+                               port, s->cert);
+        else if (rc >= 0 && s->lan)
             rc = aq_bytes_putf(&b,
                                "Other PCs reach it at this PC's address, port %u. Keys and chats "
-                               "travel in clear there: use it on a network that you trust.\n",
+                               "travel in clear there: use it on a network that you trust, or "
+                               "with --tls.\n",
                                port);
         if (rc >= 0 && s->new_key[0])
             rc = aq_bytes_putf(&b, "key: %s\n", s->new_key);
@@ -139,6 +149,23 @@ static void *wait_signal(void *arg)
     return NULL;
 }
 
+static void wipe_p(aq_bytes *b)
+{
+    if (b->p)
+        aq_mem_wipe(b->p, b->cap);
+    aq_bytes_clear(b);
+}
+
+static int certificate(serve *s, aq_bytes *ret_pem, aq_err *err)
+{
+    AQ_AUTO(aq_trust_free) aq_trust *t = NULL;
+    int rc = cli_trust_open(s->state, NULL, &t, err);
+
+    return rc < 0 ? rc
+                  : aq_trust_server_cert(t, s->host.v, s->host.n, ret_pem, s->cert, sizeof s->cert,
+                                         err);
+}
+
 static int run(serve *s)
 {
     aq_err err = {0};
@@ -151,9 +178,12 @@ static int run(serve *s)
         rc = aq_api_key_new(s->new_key, &err);
         (void)!cli_list_add(&s->key, s->new_key);
     }
+    __attribute__((cleanup(wipe_p))) aq_bytes pem = {0};
+    rc = rc < 0 || !s->tls ? rc : certificate(s, &pem, &err);
     aq_api_cfg cfg = {.app = "aquifer " AQ_VERSION,
                       .port = (uint16_t)s->port,
                       .lan = s->lan,
+                      .tls_pem = (const char *)pem.p,
                       .key = s->key.v,
                       .n_key = s->key.n,
                       .host = s->host.v,
@@ -173,6 +203,8 @@ int cli_serve(int argc, char **argv)
     cli_opt opts[] = {{"-m", 's', &s.path},
                       {"--port", 'u', &s.port},
                       {"--lan", 'b', &s.lan},
+                      {"--tls", 'b', &s.tls},
+                      {"--state", 's', &s.state},
                       {"--key", 'l', &s.key},
                       {"--key-file", 's', &s.key_file},
                       {"--host", 'l', &s.host},
@@ -194,6 +226,8 @@ int cli_serve(int argc, char **argv)
     s.path = s.path ? s.path : model;
     if (!s.path || (model && s.path != model))
         return cli_error(CLI_CANNOT, "serve", "needs one -m MODEL, a GGUF file");
+    if (s.tls && !s.lan)
+        return cli_error(CLI_CANNOT, "--tls", "is for other PCs: give --lan as well");
     if (s.port > 65535)
         return cli_error(CLI_CANNOT, "--port", "%u is no port: 0 to 65535", s.port);
     /* threads made from here on leave these to the waiter */

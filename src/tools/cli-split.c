@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli-pool.h"
+#include "cli-member.h"
 
 /* $var/tail, or ~/dflt/tail. NULL without a home folder. */
 static char *user_dir(const char *var, const char *dflt, const char *tail)
@@ -27,6 +27,19 @@ char *cli_model_dir(void)
     return dir && *dir ? strdup(dir) : user_dir("XDG_DATA_HOME", ".local/share", "aquifer/models");
 }
 
+char *cli_run_dir(const char *state)
+{
+    const char *run = getenv("XDG_RUNTIME_DIR"), *pak = getenv("FLATPAK_ID");
+    char *s = NULL;
+
+    if (!run || run[0] != '/')
+        return state ? strdup(state) : user_dir("XDG_STATE_HOME", ".local/state", "aquifer/pool");
+    /* of a Flatpak, the one folder that its programs share */
+    int n =
+        pak && *pak ? asprintf(&s, "%s/app/%s/aquifer", run, pak) : asprintf(&s, "%s/aquifer", run);
+    return n < 0 ? NULL : s;
+}
+
 /* A folder and those above it; one that is there is fine. */
 static int make_dirs(char *path, aq_err *err)
 {
@@ -46,6 +59,7 @@ static int make_dirs(char *path, aq_err *err)
 static int keep_name(const char *dir, const char *host, const char *name, aq_err *err)
 {
     AQ_AUTO(aq_trust_free) aq_trust *t = NULL;
+    AQ_AUTO(aq_call_free) aq_call *call = NULL;
     char old[AQ_NAME_MAX + 1];
     int rc = aq_trust_open(dir, host, NULL, &t, err);
 
@@ -54,7 +68,15 @@ static int keep_name(const char *dir, const char *host, const char *name, aq_err
     aq_trust_name(t, old);
     if (!strcmp(old, name))
         return 0;
-    rc = aq_trust_hold(t, err);
+    if ((rc = aq_call_open(t, &call, err)) == 1) {
+        const aq_json *j;
+        out o = {0};
+        put(&o, "{\"do\":\"name\",\"name\":");
+        put_json(&o, name);
+        put(&o, "}");
+        return far_ask(call, &o, &j, err);
+    }
+    rc = rc < 0 ? rc : aq_trust_hold(t, err);
     return rc < 0 ? rc : aq_trust_set_name(t, name, err);
 }
 
@@ -97,6 +119,15 @@ static int pick(const aq_roster *r, const aq_id *own, const char *pc, const aq_m
         return aq_fail(err, AQ_E_INVAL, "%u PCs could be meant: give --pc NAME", n);
     *ret = m;
     return 0;
+}
+
+bool cli_split_is_with(const aq_trust *trust, const cli_split_opt *o, const aq_id *id)
+{
+    AQ_AUTOFREE aq_roster *r = malloc(sizeof *r);
+    const aq_member *m = NULL;
+
+    return r && aq_trust_roster(trust, r) && pick(r, aq_trust_id(trust), o->pc, &m, NULL) >= 0 &&
+           aq_id_equal(&m->id, id);
 }
 
 /* It answered there: next time it need not be said. */

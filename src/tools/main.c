@@ -57,10 +57,12 @@ static const struct {
      "f32|f16|bf16] [--json]\n      the split of a model over two PCs against one PC\n"},
 #ifdef AQ_HAVE_API
     {"serve", cli_serve,
-     "  aquifer-cli serve -m MODEL [--port N] [--lan] [--key KEY]… [--key-file FILE] [--host "
+     "  aquifer-cli serve -m MODEL [--port N] [--lan [--tls]] [--key KEY]… [--key-file FILE] "
+     "[--host "
      "NAME]… "
      "[--origin ORIGIN]… [--alias NAME] [--ctx N] [--parallel N] [--threads N] [--backend B] "
-     "[--json]\n      the model for other programs, in the protocols of OpenAI and Anthropic\n"},
+     "[--state DIR] [--json]\n      the model for other programs, in the protocols of OpenAI and "
+     "Anthropic\n"},
 #endif
     {"dequant", cli_dequant,
      "  aquifer-cli dequant FILE\n      check decoding against stored floats\n"},

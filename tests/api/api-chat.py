@@ -127,6 +127,31 @@ for stream in (True, False):
     ok(a.status == 400 and e['code'] == 'context_length_exceeded' and e['n_prompt_tokens'] > 70000 and e['n_ctx'] == 65536
        and 'maximum context length is 65536 tokens' in e['message'], 'case %d: too long a prompt, stream %s' % (9 if stream else 28, stream), a)
 
+t = Scripted({'ok': (['A'], 'end')}, 'ctx=32768')
+e = t.chat('y' * 50000).json()['error']
+ok(e['code'] == 'context_length_exceeded' and e['n_prompt_tokens'] >= 50000 and e['n_ctx'] == 32768, 'case 28: 50,000 tokens for a context of 32,768: told as they are', e)
+
+# case 7: by the clock, with the usual time between signs of life, while a prompt of 30,000 tokens is read
+for path, more, mark, last in (('/v1/chat/completions', {'messages': [{'role': 'user', 'content': 'z' * 30000}]}, b': still here', b'[DONE]'),
+                               ('/v1/responses', {'input': 'v' * 30000}, b'event: response.in_progress', b'event: response.completed'),
+                               ('/v1/messages', {'messages': [{'role': 'user', 'content': 'w' * 30000}], 'max_tokens': 5}, b'event: ping', b'event: message_stop')):
+    t.tell('hold')
+    c, f = t.start_body(path, {**more, 'stream': True})
+    head = f.readline()
+    ok(head.startswith(b'HTTP/1.1 200') and t.wait(lambda x: x['waiting']), 'case 7: %s: headers before a token of 30,000 is read' % path, head)
+    if b'response' in mark:
+        until(f, mark)  # the first one belongs to the beginning
+    for i in range(3):
+        t.tell('step 1')
+        t.tell('clock 9000000')
+        seen, good = until(f, mark)
+        ok(good, 'case 7: %s: a sign of life within 10 s' % path, seen)
+    t.tell('go')
+    ok(until(f, last)[1], 'case 7: %s: and the answer' % path)
+    f.close()
+    c.close()
+t.close()
+
 # completions
 d = s.ask('/v1/completions', {'prompt': 'Say @hello', 'max_tokens': 9, 'echo': True}).json()
 ok(d['object'] == 'text_completion' and d['choices'][0]['text'] == 'Say @hello hello world' and d['choices'][0]['finish_reason'] == 'stop', 'a text goes on, with echo', d)
@@ -274,7 +299,7 @@ body = json.dumps({'messages': [{'role': 'user', 'content': 'hi'}], 'stream': Tr
 c.sendall(b'POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
 st = s.wait(lambda x: x['gen'] > 100 and not x['running'] and not x['queued'])
 kb = (st or s.tell('stat'))['gen'] * 700 // 1024
-ok(st and kb < 8192, 'case 36: little is kept for a client that reads nothing, then it is left', (st, kb))
+ok(st and kb < 4096, 'case 36: little is kept for a client that reads nothing, then it is left', (st, kb))
 c.close()
 s.close()
 done()

@@ -35,7 +35,10 @@ ok(''.join(x['delta']['text'] for n, x in ev if n == 'content_block_delta') == '
 ok(ev[-2][1]['delta']['stop_reason'] == 'end_turn' and ev[-2][1]['usage']['output_tokens'] == 5 and ev[-2][1]['usage']['cache_read_input_tokens'] > 0, 'message_delta', ev[-2])
 d = ask('@ever', max_tokens=3).json()
 ok(d['stop_reason'] == 'max_tokens' and d['content'][0]['text'] == 'xxx', 'max_tokens', d)
-ok(ask('hi', stop_sequences=[',']).json()['content'][0]['text'] == 'Fine', 'stop_sequences')
+d = ask('hi', stop_sequences=['no', ',']).json()
+ok(d['content'][0]['text'] == 'Fine' and (d['stop_reason'], d['stop_sequence']) == ('stop_sequence', ','), 'stop_sequences: which one it was', d)
+ev = [json.loads(x) for _, x in ask('hi', stop_sequences=['no', ','], stream=True).events()]
+ok(ev[-2]['delta'] == {'stop_reason': 'stop_sequence', 'stop_sequence': ','}, 'and in a stream', ev[-2])
 
 # case 29: a system with a billing line whose hash moves, cache markers, ids
 base = [{'type': 'text', 'text': 'x-anthropic-billing-header: cc_version=2.1; cch=%s;'}, {'type': 'text', 'text': 'You are a tool. ' * 60, 'cache_control': {'type': 'ephemeral'}}]

@@ -57,6 +57,9 @@ ok(a.status == 200, 'any JSON object', a)
 for schema, name in (({'type': 'object'}, 'of any object'), ({'type': 'object', 'properties': {'s': {'type': 'string', 'maxLength': 100000}}}, 'of a long string')):
     a = s.chat('Tell me', response_format={'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': schema}}, max_tokens=5)
     ok(a.status == 200, 'case 22: a schema %s is taken' % name, a)
+digits = {'type': 'object', 'properties': {'code': {'type': 'string', 'pattern': '\\d{3}'}}, 'required': ['code'], 'additionalProperties': False}
+c = s.chat('Tell me', response_format={'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': digits}}, max_tokens=400, temperature=1, seed=2).json()['choices'][0]
+ok(c['finish_reason'] == 'length' or re.search(r'\d{3}', json.loads(c['message']['content'])['code']), 'case 23: a pattern of digits holds', c)
 ref = {'type': 'object', 'properties': {'a': {'$ref': '#/nope'}}}
 a = s.chat('Tell me', tools=[{'type': 'function', 'function': {'name': 'get', 'parameters': ref}}], tool_choice='required')
 ok(a.status == 400 and a.json()['error']['param'] == 'tools' and 'get' in a.json()['error']['message'] and '/properties/a' in a.json()['error']['message'],

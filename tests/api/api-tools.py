@@ -22,6 +22,7 @@ s = Scripted({
     'less': (['a < b </thi'], 'end'),
     'cut': (['<tool_call>', '\n{"name": "get", "arguments": {"b": 1, "a": "'], 'again'),
     'patch': (call('patch', '{"input": "*** Begin\\n+x"}'), 'end'),
+    'answer': (['<think>', '\nIs it {', '\n', '</think>', '\n\n', '{"n": ', '1', '}'], 'end'),
     'think': (['<think>', '\nhm', '\n', '</think>', '\n\n', 'So.'], 'end'),
 }, 'ctx=8192')
 # what is written has to fit: the form of a call is held to
@@ -81,7 +82,8 @@ for more, param in (({'tools': 5}, 'tools'), ({'tools': [{'type': 'function'}]},
 for args in ('{', '', 'x', '[1]'):
     a = s.ask('/v1/chat/completions', {'tools': fn, 'messages': [{'role': 'user', 'content': 'hi'}, {'role': 'assistant', 'content': None, 'tool_calls': [
         {'id': 'c1', 'type': 'function', 'function': {'name': 'get', 'arguments': args}}]}, {'role': 'tool', 'tool_call_id': 'c1', 'content': 'r'}]})
-    ok(a.status in (200, 400), 'case 20: history with the arguments %r: no 500' % args, a)
+    ok(a.status == 200 if not args else a.status == 400 and a.json()['error']['param'] == 'messages' and 'message 2' in a.json()['error']['message'],
+       'case 20: history with the arguments %r: %s' % (args, 'none' if not args else '400 that names the message'), a)
 
 # case 30: an agent's second turn
 long = 'Be a good agent. ' * 40
@@ -92,6 +94,16 @@ m += [{'role': 'assistant', 'content': None, 'tool_calls': [t]}, {'role': 'tool'
 u = s.ask('/v1/chat/completions', {'messages': m, 'tools': fn}).json()['usage']
 ok(u['prompt_tokens_details']['cached_tokens'] >= d['usage']['prompt_tokens'] - 1, 'case 30: the prompt before a replayed call is known', (u, d['usage']))
 
+# case 30: whatever a client makes of the arguments, they go into the next prompt as the model spelled them
+for how, args in (('as they came', t['function']['arguments']), ('written anew', json.dumps(json.loads(one), separators=(',', ':'))),
+                  ('in another order', json.dumps(dict(reversed(json.loads(one).items()))))):
+    m[2]['tool_calls'][0]['function']['arguments'] = args
+    p = s.ask('/apply-template', {'messages': m, 'tools': fn}).json()['prompt']
+    ok('"arguments": %s}' % one in p, 'case 30: arguments %s are rendered as sampled' % how, p[-400:])
+m[2]['tool_calls'][0]['function']['arguments'] = '{"b": 2, "a": "x\\ny"}'
+p = s.ask('/apply-template', {'messages': m, 'tools': fn}).json()['prompt']
+ok('"arguments": {"b": 2, "a": "x\\ny"}}' in p, 'case 30: arguments that a client changed are its own', p[-400:])
+
 # thinking
 c = s.chat('@think').json()
 ok(c['choices'][0]['message']['content'] == 'So.' and c['choices'][0]['message']['reasoning_content'].strip() == 'hm'
@@ -99,6 +111,13 @@ ok(c['choices'][0]['message']['content'] == 'So.' and c['choices'][0]['message']
 k = s.chat('@think', stream=True).chunks()
 ok(''.join(c['delta'].get('reasoning_content') or '' for x in k for c in x['choices']).strip() == 'hm'
    and ''.join(c['delta'].get('content') or '' for x in k for c in x['choices']) == 'So.', 'case 24: and in a stream', k)
+
+fmt = {'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': {'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n'], 'additionalProperties': False}}}
+for stream in (False, True):
+    a = s.chat('@answer', response_format=fmt, stream=stream)
+    parts = [c['delta'] for x in a.chunks() for c in x['choices']] if stream else [a.json()['choices'][0]['message']]
+    ok(json.loads(''.join(p.get('content') or '' for p in parts)) == {'n': 1} and 'Is it {' in ''.join(p.get('reasoning_content') or '' for p in parts),
+       'case 24: thinking is apart, and what follows is of the schema, stream %s' % stream, a)
 
 # responses
 flat = [{'type': 'function', 'name': n, 'parameters': PARAMS[n], 'strict': False} for n in ('get', 'put')]
@@ -156,7 +175,30 @@ u = ask('@one', system=long, messages=[{'role': 'user', 'content': '@one'}, {'ro
                                                                      'cache_control': {'type': 'ephemeral'}}]}]).json()['usage']
 f = first['usage']
 ok(u['cache_read_input_tokens'] >= f['input_tokens'] + f['cache_read_input_tokens'] - 1, 'messages: the second turn is known', (f, u))
+replayed = [{'role': 'user', 'content': '@one'}, {'role': 'assistant', 'content': [use]}]
+known, other = (s.ask('/v1/messages/count_tokens', {'tools': at, 'messages': replayed[:1] + [{'role': 'assistant', 'content': [dict(use, id=i)]}]}).json()['input_tokens']
+                for i in (use['id'], 'toolu_1'))
+ok(known == other + len(one) - len(json.dumps(json.loads(one), separators=(',', ':'))), 'case 30: messages: an input is rendered as sampled', (known, other))
 n = s.ask('/v1/messages/count_tokens', {'tools': at, 'system': long, 'messages': [{'role': 'user', 'content': '@one'}]}).json()['input_tokens']
 ok(n == f['input_tokens'] + f['cache_read_input_tokens'], 'case 37: count_tokens with tools', (n, f))
+s.close()
+
+# case 21: a value's type is its schema's
+s = Scripted({'run': (['<tool_call>', '\n<function=run>\n', '<parameter=timeout>\n', '3', '0', '\n</parameter>\n', '<parameter=name>\n30\n</parameter>\n', '</function>\n', '</tool_call>'], 'end')},
+             'calls=1')
+run = [{'type': 'function', 'function': {'name': 'run', 'description': 'd', 'parameters': {'type': 'object', 'properties': {'timeout': {'type': 'integer'}, 'name': {'type': 'string'}}}}}]
+t = s.chat('@run', tools=run).json()['choices'][0]['message']['tool_calls'][0]['function']
+ok(json.loads(t['arguments']) == {'timeout': 30, 'name': '30'} and t['name'] == 'run', 'case 21: an integer is 30, a text "30"', t)
+k = s.chat('@run', tools=run, stream=True).chunks()
+args = ''.join(c['function']['arguments'] for x in k for y in x['choices'] for c in y['delta'].get('tool_calls', []))
+ok(args == t['arguments'], 'case 21: and in a stream', args)
+s.close()
+
+# case 26: the recipient stands before the channel
+s = Scripted({'ask': ([' to=functions.query_dataset', '!<|channel|>', 'commentary json', '!<|message|>', '{"q": ', '1}', '!<|call|>'], 'end')}, 'calls=2')
+query = [{'type': 'function', 'function': {'name': 'query_dataset', 'description': 'd', 'parameters': {'type': 'object', 'properties': {'q': {'type': 'integer'}}}}}]
+c = s.chat('@ask', tools=query).json()['choices'][0]
+calls = [(x['function']['name'], json.loads(x['function']['arguments'])) for x in c['message'].get('tool_calls', [])]
+ok(calls == [('query_dataset', {'q': 1})] and c['finish_reason'] == 'tool_calls', 'case 26: the name is query_dataset, without its channel', c)
 s.close()
 done()

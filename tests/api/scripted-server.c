@@ -5,7 +5,7 @@
  * script that its last "@name" names, or by the first one. Everything above the stage is the real thing: scheduler, detokenizer, rings, API.
  *
  *   options   ctx parallel queue body_max keepalive_ms read_ms idle_ms stall_ms n_conn pace_us (each token)
- *             key=K host=H origin=O (several)
+ *             key=K host=H origin=O (several), calls=N: how the template writes calls: 0 taught as text, 1 function-xml, 2 harmony
  *   stdout    {"port":N}, then one line for each command's answer
  *   stdin     hold (windows wait), go (they go on), step N (so many windows more), stat, clock US (move the clock by so many), requests,
  *             stopall, keys K…, fail N (the next N accepts), end
@@ -252,18 +252,27 @@ static size_t unhex(const char *text, uint8_t *ret, size_t cap)
     return n;
 }
 
-static aq_model *make_model(const aq_json *scripts, aq_bytes *text)
+static const char *const templates[] = {
+    "{# <think></think> #}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content "
+    "}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    "{% for t in tools or [] %}{{ t | tojson }}\n{% endfor %}{% for m in messages "
+    "%}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] "
+    "%}<tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments|items "
+    "%}<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}</function>\n</tool_call>{% endfor "
+    "%}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    "{# <|channel|> #}{% for t in tools or [] %}{{ t | tojson }}\n{% endfor %}{% for m in messages "
+    "%}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %} "
+    "to=functions.{{ c.function.name }} {{ c.function.arguments | tojson }}{% endfor "
+    "%}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant{% endif %}"};
+
+static aq_model *make_model(const aq_json *scripts, const char *tmpl)
 {
     static toy_word words[VOCAB];
-    static const char tmpl[] = "{# <think></think> #}{% for m in messages %}<|im_start|>{{ m.role "
-                               "}}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-                               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
     uint32_t n = 0;
     int32_t id = FIRST;
     aq_model *m = toy_model(1, VOCAB, false);
     aq_err err = {0};
 
-    (void)text;
     for (int32_t c = 0; c < 256; c++)
         words[n++] = (toy_word){c, spell(&(uint8_t){(uint8_t)c}, 1), AQ_TOK_NORMAL};
     words[n++] = (toy_word){IM_START, "<|im_start|>", AQ_TOK_CONTROL};
@@ -367,10 +376,9 @@ int main(int argc, char **argv)
 {
     aq_api_cfg cfg = {.app = "scripted"};
     const char *keys[8], *hosts[8], *origins[8];
-    uint32_t ctx = 65536, parallel = 4;
+    uint32_t ctx = 65536, parallel = 4, calls = 0;
     char text[4096];
     aq_err err = {0};
-    aq_bytes b = {0};
     aq_arena *a = aq_arena_new(0);
     const aq_json *scripts = NULL;
     aq_engine *e = NULL;
@@ -392,6 +400,8 @@ int main(int argc, char **argv)
             ctx = v;
         else if (!strcmp(name, "parallel"))
             parallel = v;
+        else if (!strcmp(name, "calls"))
+            calls = v % AQ_LEN(templates);
         else if (!strcmp(name, "queue"))
             cfg.n_queue = v;
         else if (!strcmp(name, "body_max"))
@@ -417,7 +427,7 @@ int main(int argc, char **argv)
         else
             return 2;
     }
-    aq_model *m = make_model(scripts, &b);
+    aq_model *m = make_model(scripts, templates[calls]);
     if (!m)
         return 2;
     pthread_mutex_init(&s.mu, NULL);

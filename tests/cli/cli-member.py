@@ -177,7 +177,7 @@ n = subprocess.Popen([cli, 'node', *at('studio'), '--bind', '127.0.0.1', '--port
 port = json.loads(n.stdout.readline())['port']
 j = pool('studio', 'status')
 ok(j['port'] == port and j['process']['pid'] == n.pid, 'status beside a node', j)
-fails(1, 'process %d' % n.pid, 'pairing beside a node', 'pool', 'pair', '127.0.0.1', *at('studio'))
+fails(1, '127.0.0.1:1', 'pairing beside a node is its own', 'pool', 'pair', '127.0.0.1:1', *at('studio'))
 n.send_signal(signal.SIGTERM)
 n.communicate(timeout=LIMIT_S)
 fails(1, '127.0.0.1:1', 'nobody is there', 'pool', 'pair', '127.0.0.1:1', *at('studio'))

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from clitest import LIMIT_S, cli, environ, fails, golden, ok, one_line, root, run, done
+from clitest import LIMIT_S, cli, environ, fails, golden, ok, one_line, root, run, tensors, done
 
 MODELS = ['llama', 'qwen3moe', 'qwen35']
 node_dir = tempfile.TemporaryDirectory(prefix='aq-node-')
@@ -148,6 +148,26 @@ if 'AQ_SANITIZE' not in os.environ:  # a sanitizer keeps what was freed; it look
     ok(abs(rss() - before) <= 1024, 'the node holds as much memory after fifteen of them as before', (before, rss()))
 r = run(*chat('qwen35', port, '--max', '24', '--json'))
 ok(r.returncode == 0 and json.loads(r.stdout)['pool']['losses'] == 0, 'and answers', r.stderr)
+ok(end(laptop) == 0, 'the node ends')
+
+# --- a byte of the other PC's copy is another -------------------------------------------------------------------------------------
+# In the middle of a tensor, where no fingerprint looks: the exponent of one scale of Q8_0 (34 bytes a block).
+wrong = os.path.join(top, 'wrong-models')
+os.mkdir(wrong)
+with open(guide, 'rb') as f:
+    b = bytearray(f.read())
+at, = [o for name, _, _, o in tensors(b) if name == 'blk.4.ffn_down_exps.weight']
+b[at + 34 * 8192 + 1] ^= 0x40
+with open(os.path.join(wrong, 'guide.gguf'), 'wb') as f:
+    f.write(b)
+laptop, _ = node('laptop', '--port', str(port), '--model-dir', wrong)
+check = ['pool', 'check', guide, '--addr', '127.0.0.1:%d' % port, '--state', os.path.join(top, 'studio'), '--threads', '1', '-n', '8']
+r = run(*check, '--json')
+j = json.loads(r.stdout) if r.stdout else {}
+ok(r.returncode == 1 and j['passed'] is False and len(j['cuts']) == 4 and not any(c['same'] for c in j['cuts']),
+   'pool check finds a flipped byte of a layer there, at every cut', (r.stdout, r.stderr))
+r = run(*check, '--cut', '2')
+ok(r.returncode == 1 and b'DIFFERENT' in r.stdout and b'1 of 1 cuts gave another answer' in r.stderr, 'and says so', r)
 ok(end(laptop) == 0, 'the node ends')
 fails(1, 'nothing answers', 'nobody is there any more', *chat('llama', port, '--max', '4'))
 node_dir.cleanup()

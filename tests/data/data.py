@@ -62,7 +62,31 @@ def check_metainfo():
     files = made('*.metainfo.xml')
     case('there is one metainfo file', len(files) == 1, str(files))
     for f in files:
-        tool('appstreamcli validate ' + os.path.basename(f), 'appstreamcli', 'validate', '--no-net', '--explain', f)
+        tool('appstreamcli validate ' + os.path.basename(f), 'appstreamcli', 'validate', '--strict', '--no-net', '--explain', f)
+        root = xml.etree.ElementTree.parse(f).getroot()
+        name, summary = (root.find(t).text for t in ('name', 'summary'))
+        case('name and summary are short enough for Flathub', len(name) <= 20 and len(summary) <= 35, '%s: %d, %s: %d' % (name, len(name), summary, len(summary)))
+        shots = root.findall('screenshots/screenshot')
+        case('each picture is in the tree and has a caption', shots and all(
+            s.find('caption') is not None and os.path.exists(os.path.join(SRC, s.find('image').text.split('/main/')[-1])) for s in shots))
+        check_manifest(root.find('id').text)
+
+
+def check_manifest(app):
+    """What Flathub's linter and style guide say of a manifest, as far as its text shows it (docs/FLATPAK.md)."""
+    path = os.path.join(SRC, 'flatpak', app + '.yml')
+    with open(path, encoding='utf-8') as f:
+        text = f.read()
+    case('the manifest has the name of its id', re.search(r'^id: %s$' % re.escape(app), text, re.MULTILINE), path)
+    keys = re.findall(r'^([a-z-]+):', text, re.MULTILINE)
+    order = ['id', 'runtime', 'runtime-version', 'sdk', 'command', 'finish-args', 'cleanup', 'modules']
+    case('its keys are in Flathub\'s order, with no branch', keys == order, str(keys))
+    args = re.findall(r'^  - (--\S+)$', text.split('finish-args:')[1].split('\ncleanup:')[0], re.MULTILINE)
+    case('its permissions are narrow', not [a for a in args if a.startswith(('--filesystem', '--talk-name', '--own-name', '--device=all', '--socket=session', '--socket=system',
+                                                                          '--socket=x11'))], str(args))
+    sources = re.findall(r'url: (\S+)\n\s+sha256: ([0-9a-f]{64})$', text, re.MULTILINE)
+    case('each archive has a public address and a SHA-256', len(sources) == text.count('type: archive') and all(u.startswith('https://') for u, _ in sources), str(sources))
+    case('two spaces, no tabs, a newline at the end', '\t' not in text and text.endswith('\n') and not re.search(r'[ ]+$', text, re.MULTILINE))
 
 
 def check_schema():

@@ -32,10 +32,8 @@ def skip_all(why):
     sys.exit(0)
 
 
-def enter(avahi=True):
-    """Runs this program again in namespaces of its own. Returns in there; outside it does not return."""
-    if os.environ.get('AQ_LAN_INSIDE'):
-        return
+def need(avahi=True):
+    """Skips the whole test where there can be no PCs."""
     if os.geteuid() != 0:
         skip_all('network namespaces need root')
     needed = ['unshare', 'nsenter', 'ip', 'dbus-daemon'] + (['avahi-daemon', 'avahi-publish-service'] if avahi else [])
@@ -45,6 +43,13 @@ def enter(avahi=True):
     if subprocess.run(OWN + ['ip', 'link', 'add', 'br0', 'type', 'bridge'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                       stderr=subprocess.DEVNULL, check=False).returncode:
         skip_all('this system gives no network namespaces')
+
+
+def enter(avahi=True):
+    """Runs this program again in namespaces of its own. Returns in there; outside it does not return."""
+    if os.environ.get('AQ_LAN_INSIDE'):
+        return
+    need(avahi)
     sys.stdout.flush()
     # A shell as first process of the process namespace: it takes in daemons whose parents ended.
     os.execvpe(OWN[0], OWN + ['sh', '-c', '"$@"; exit $?', 'sh', sys.executable] + sys.argv, {**os.environ, 'AQ_LAN_INSIDE': '1'})

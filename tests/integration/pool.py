@@ -109,6 +109,30 @@ ok(sum(' window=' in x and ' worker_ms=' in x and ' net_ms=' in x for x in lines
    and re.search(r' request prompt_tok=22 cached_tok=0 gen_tok=24 .*prefill_ms=.* worker=.* net=.* decode_ms=', lines[-1]),
    'AQ_TIMING=1: a line for each window, and one for the request', why)
 
+# --- a caller from a public address ---------------------------------------------------------------------------------------------------
+# Both cards have such an address, too.
+PUBLIC = {desktop: '203.0.113.1/24', laptop: '203.0.113.2/24'}
+for pc, a in PUBLIC.items():
+    pc.run('ip', 'addr', 'add', a, 'dev', 'eth0')
+knock = """import socket
+for _ in range(3):
+    s = socket.create_connection(('10.77.0.2', 7710), 60, ('203.0.113.1', 0))
+    try:
+        print(len(s.recv(1)))
+    except ConnectionResetError:
+        print(0)
+"""
+out = desktop.run(sys.executable, '-c', knock)
+ok(out.split() == ['0'] * 3, 'a caller from a public address is hung up on', out)
+two, why = answer('--pool', '--cut', '1')
+worker.send_signal(signal.SIGTERM)
+log = worker.communicate(timeout=lan.HANG_S)[1]
+ok(two and two['text'] == one['text'] and len(re.findall(rb'refused peer=203.0.113.1\S* why=not_of_this_network\n', log)) == 1,
+   'and told once, of three times; members are served', (why, log))
+for pc, a in PUBLIC.items():
+    pc.run('ip', 'addr', 'del', a, 'dev', 'eth0')
+worker, said = node()
+
 # --- the cable ----------------------------------------------------------------------------------------------------------------------
 p = start(desktop, *chat(n=460, model=LONG))
 whole, why = p.communicate(timeout=lan.HANG_S)

@@ -443,8 +443,34 @@ static void keys(model *m)
     more_keys(m);
 }
 
-int gw_model(const char *name, const char *type, uint64_t seed, const char *path)
+/** Factors of results, by powers of two, whose product is 1 on each way through the layer. */
+static void factors(model *m, uint32_t i)
 {
+    char name[64];
+    const struct {
+        const char *of;
+        float by;
+        uint64_t n;
+    } all[] = {{"attn_v", 2, 1},
+               {"attn_output", 0.5f, 1},
+               {"ffn_up_exps", 4, m->NE},
+               {"ffn_down_exps", 0.25f, m->NE}};
+    for (size_t k = 0; k < AQ_LEN(all); k++) {
+        snprintf(name, sizeof name, "blk.%u.%s.scale", i, all[k].of);
+        if (all[k].n)
+            gw_tensor(&m->w, name, &m->types[0], 0, all[k].by, (const uint64_t[4]){all[k].n});
+    }
+    snprintf(name, sizeof name, "blk.%u.attn_q.input_scale", i);
+    gw_tensor(&m->w, name, &m->types[0], 0, 3, (const uint64_t[4]){1});
+}
+
+int gw_model(const char *arch, const char *type, uint64_t seed, const char *path)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s", arch);
+    char *plus = strchr(name, '+');
+    if (plus)
+        *plus = 0;
     bool mix = !strcmp(type, "mix"), rest = !strcmp(type, "rest");
     model m = {.type = gw_type_find(type)};
     uint32_t n_type, n_mix;
@@ -493,6 +519,10 @@ int gw_model(const char *name, const char *type, uint64_t seed, const char *path
     }
     for (uint32_t i = 0; i < m.s->n_layer + m.s->n_draft; i++)
         layer(&m, i, i >= m.s->n_layer);
+    for (uint32_t i = 0; plus && i < m.s->n_layer; i++)
+        factors(&m, i);
+    if (plus && !tied)
+        gw_tensor(&m.w, "output.scale", &m.types[0], 0, 1, (const uint64_t[4]){1});
 
     aq_bytes file = {0};
     int rc = gw_end(&m.w, &file);

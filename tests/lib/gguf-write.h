@@ -8,7 +8,7 @@
 
 /** Write a small random model to path: an architecture by the name that gguf-model.c lists ("llama", "qwen35", …); its matrices stored
  * as type "F32", "Q4_K", … (gguf-write.c lists them), "mix" (the eight up to Q6_K, one after the other) or "rest" (the others
- * likewise). Byte-level BPE vocabulary of GW_VOCAB tokens and a ChatML template. The same arguments give the same bytes. 0, or
+ * likewise). "+scale" behind the architecture adds factors that cancel out: the results have the same bits. Byte-level BPE vocabulary of GW_VOCAB tokens and a ChatML template. The same arguments give the same bytes. 0, or
  * -AQ_E_* (INVAL, NOMEM, IO). */
 int gw_model(const char *arch, const char *type, uint64_t seed, const char *path);
 #define GW_VOCAB 272u

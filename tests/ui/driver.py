@@ -30,7 +30,7 @@ class WindowAttributes(ctypes.Structure):
 class Keyboard:
     """Keys by the X server's test extension. There is no window manager, so the window is given the focus here."""
 
-    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'Tab': 0xff09, 'F2': 0xffbf, 'Delete': 0xffff, 'space': 0x20, 'question': 0x3f, 'slash': 0x2f}
+    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'Tab': 0xff09, 'F2': 0xffbf, 'Delete': 0xffff, 'space': 0x20, 'slash': 0x2f, 'comma': 0x2c, 'Page_Down': 0xff56, 'Page_Up': 0xff55, 'End': 0xff57, 'question': 0x3f}
 
     def __init__(self):
         self.x, self.xtst = ctypes.CDLL('libX11.so.6'), ctypes.CDLL('libXtst.so.6')
@@ -127,7 +127,9 @@ def wait(condition, limit_s=HANG_S):
 class App:
     """The program under test, started anew."""
 
-    def __init__(self, program, *args, env=None):
+    def __init__(self, program, *args, env=None, welcome=False):
+        if not welcome:
+            args += ('--no-welcome',)
         self.log = open(os.path.join(os.environ['HOME'], 'app.log'), 'ab')
         self.process = subprocess.Popen([program, *args], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env={**os.environ, **(env or {})}, start_new_session=True)

@@ -113,8 +113,19 @@ def scenario():
     app.ask(QUESTION)
     tap.ok(app.answer_text(app.finished(1)) == alone, 'a chat over both has the answer of one PC', driver.Later(app.tree))
 
-    # The cable.
+    # The command line beside the window is its client.
+    p = desktop.popen(CLI, 'chat', '-m', GUIDE, '--pool', '--temp', '0', '-p', QUESTION, '--json', stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = p.communicate(timeout=lan.HANG_S)
+    said = json.loads(out) if p.returncode == 0 else {}
+    tap.ok(said.get('text', '').strip() == alone.strip() and said['pool']['pc'] == 'Laptop' and said['pool']['losses'] == 0,
+           'chat --pool beside the window is answered by its split', (alone, out, err))
+    p = desktop.popen(CLI, 'pool', 'add', '127.0.0.9', '--json', stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     app.page('Pool')
+    tap.ok(p.wait(lan.HANG_S) == 0 and wait(lambda: app.one('list item', lambda n: n.startswith('127.0.0.9'))), 'an address added there is in the list',
+           driver.Later(app.tree))
+    app.click(BUTTON, 'Forget 127.0.0.9:7710')
+
+    # The cable.
     net.cut(laptop, 0)
     tap.ok(says(app, 'Laptop Is Lost'), 'the cable is cut: that is said', driver.Later(app.tree))
     net.mend(laptop, 0)

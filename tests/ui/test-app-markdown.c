@@ -90,6 +90,9 @@ static void test_blocks(void)
         {"see https://e.org now", "text [see <a href=\"https://e.org\">https://e.org</a> now]\n"},
         {"![alt](https://e.org/i.png)", "text [<a href=\"https://e.org/i.png\">alt</a>]\n"},
         {"$x^2<y$ and $$z$$", "text [<tt>$x^2&lt;y$</tt> and <tt>$$z$$</tt>]\n"},
+        {"$$\nx^2 < y\n$$\n\nafter", "code LaTeX [x^2 < y]\ntext [after]\n"},
+        {"$$x$$ z", "text [<tt>$$x$$</tt> z]\n"},
+        {"$$x$$ $$y$$", "text [<tt>$$x$$</tt> <tt>$$y$$</tt>]\n"},
         {"a\x01\x1b[31mb\xe2\x80\xae"
          "c",
          "text [a[31mbc]\n"},

@@ -405,6 +405,11 @@ static void test_versions(void)
         g_assert_cmpuint(drafted->len, ==, v < 2 ? 0 : 1);
         if (v >= 2)
             g_assert_cmpstr(aq_file_get_name(question->files->pdata[1]), ==, "more.csv");
+        g_autoptr(GPtrArray) folders = NULL, chats = NULL;
+        g_assert_cmpint(aq_store_db_folders(db, &folders, NULL), ==, 0);
+        g_assert_cmpint(aq_store_db_list(db, &chats, NULL), ==, 0);
+        g_assert_cmpuint(folders->len, ==, v < 3 ? 0 : 2);
+        g_assert_cmpstr(((const AqStoreChat *)chats->pdata[0])->folder, ==, v < 3 ? NULL : "Water");
     }
 }
 

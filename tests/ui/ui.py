@@ -37,8 +37,8 @@ tap = driver.Tap()
 apps = []
 
 
-def start(*args, env=None):
-    app = driver.App(PROGRAM, '--temp', '0', *args, env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': MODELS, **(env or {})})
+def start(*args, env=None, welcome=False):
+    app = driver.App(PROGRAM, '--temp', '0', *args, env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': MODELS, **(env or {})}, welcome=welcome)
     apps.append(app)
     return app
 
@@ -262,17 +262,21 @@ def api():
     app = start_ready(endless(), env={**keep, 'AQ_CPU': 'c'})  # slow enough to be seen
     app.page('API')
     tap.ok(app.wait_for('label', 'Off: nothing listens') and app.one('label', url + '/v1'), 'it is off, and its address is told', app.tree())
-    boxes = [n for n in app.all('check box', 'Serve the Loaded Model')]  # the row and the switch in it
 
-    def focused():
-        return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
+    def flip(name):
+        boxes = app.all('check box', name)  # the row and the switch in it
 
-    for _ in range(40):  # by keyboard: AT-SPI's action of a switch in a row does nothing
-        if focused():
-            break
-        app.key('Tab')
-        wait(focused, 1.5)
-    app.key('space')
+        def focused():
+            return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
+
+        for _ in range(40):  # by keyboard: AT-SPI's action of a switch in a row does nothing
+            if focused():
+                break
+            app.key('Tab')
+            wait(focused, 1.5)
+        app.key('space')
+
+    flip('Serve the Loaded Model')
     tap.ok(app.wait_for('label', 'On: programs may ask'), 'the switch turns it on', app.tree())
     status, text = ask('Hello', max_tokens=3)
     tap.ok(status == 200 and json.loads(text)['usage']['completion_tokens'] == 3, 'a program is answered', (status, text))
@@ -293,6 +297,15 @@ def api():
     tap.ok(got and got[0][0] == 503 and 'stopped' in got[0][1], 'Stop stops it', got)
     app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
     tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'a key that is removed is not asked for', app.tree())
+    tap.ok(not app.one('label', "Certificate for Other PCs' Programs"), 'no certificate is shown while there is no TLS', app.tree())
+    flip('Other PCs Too')
+    app.wait_for(BUTTON, lambda n: n.startswith('Copy the Key aq-'))
+    flip("Encrypt What Other PCs Send")
+    shown = app.wait_for('label', lambda n: n.endswith('/server.crt'))
+    tap.ok(shown and 'BEGIN CERTIFICATE' in open(shown.get_name(), encoding='ascii').read(), 'TLS for other PCs: its certificate is shown', app.tree())
+    tap.ok(wait(lambda: ask('Hello')[0] == 401), 'and a key was made', app.tree())
+    app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
+    tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'without a key the other PCs are shut out again', app.tree())
     t = threading.Thread(target=lambda: got.append(ask('Tell me all', n=4)))
     t.start()
     tap.ok(app.wait_for('label', lambda n: n.startswith('Python-urllib')), 'a request under way is listed', app.tree())
@@ -480,8 +493,9 @@ def options():
         tap.ok(r.returncode == 0 and head[:8] == b'\x89PNG\r\n\x1a\n' and struct.unpack('>II', head[16:24])[0] >= 780, 'a picture of the page ' + page, r.stderr)
     r = run('--shot', 'chat', '--shot-file', os.path.join(HOME, 'none.png'), '--model', os.path.join(HOME, 'gone.gguf'))
     tap.ok(r.returncode == 1 and not os.path.exists(os.path.join(HOME, 'none.png')), 'no picture of a chat without a model', r.stderr)
-    app = start_ready('--ask', QUESTION)
+    app = start('--ask', QUESTION, welcome=True)
     tap.ok(app.answer_text(app.finished(1)), '--ask asks once the model is loaded', app.tree())
+    tap.ok(not app.one('label', 'Welcome to Aquifer'), 'and is not held up by the page of the first start')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
@@ -711,15 +725,16 @@ def markdown():
     tap.ok(wait(lambda: any('Step by step' in t for t in app.texts(row))), 'and comes out', app.tree())
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
-    hostile = ['x' * 100000, '> ' * 3000, '```\n' + 'y' * 20000, '|c' * 3000 + '|\n' + '|-' * 3000 + '|\n|1|2|\n', '- a\n' * 5000, '*a **' * 3000,
-               '\x01\x1b[31m\u202e&amp;<b>x</b> `&amp;`']
+    hostile = ['x' * 1000000, '> ' * 10000 + 'deep', '```\n' + 'y = 1\n' * 20000, '|c' * 10000 + '|\n' + '|-' * 10000 + '|\n|1|2|\n', '- a\n' * 5000, '*a **' * 3000,
+               '\x01\x1b[31m\u202e&amp;<b>x</b> `&amp;` [a](file:///etc/passwd) [b](data:text/html,x) <https://example.org/?a=1&b=2>']
     app = start_ready('--chats', stored(*[t for h in hostile for t in ('What?', h)]))
     app.choose_chat(1)
     tap.ok(wait(lambda: app.answers()), 'the chat of hostile answers opens')
     tap.ok(app.wait_for(BUTTON, 'Show More of This Message'), 'a very long one is shown in part')
     app.page('Models')
     app.page('Chat')
-    tap.ok(wait(lambda: any('&<b>x</b> &amp;' in t for t in app.texts(app.one('list', 'Messages')))), 'markup is shown as text')
+    last = app.answers()[-1]
+    tap.ok(wait(lambda: any('&<b>x</b> &amp; a (file:///etc/passwd) b (data:text/html,x)' in t for t in app.texts(last))), 'markup and odd links are shown as text', app.texts(last))
     app.ask(QUESTION)
     tap.ok(app.wait_for('label', lambda n: n.startswith('Not answered: ')), 'and the window goes on working')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
@@ -833,6 +848,260 @@ def asked():
     app.key('Escape')
     app.wait_gone(BUTTON, 'Reset')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def find():
+    """Search in one chat: in text, code, tables, folded thinking, and in messages that have no row yet."""
+    texts = []
+    for i in range(21):
+        texts += ['Question %d?' % i, 'The **Nile** is a river, number %d.' % i]
+    texts[1] = MARKDOWN
+    app = start_ready('--chats', stored(*texts))
+    app.choose_chat(1)
+    app.wait_for('label', 'The Nile is a river, number 20.')
+    app.key('Control+f')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Search this chat')
+    Atspi.EditableText.set_text_contents(entry, 'NILE is A river')
+    count = app.wait_for('label', '20 of 20')  # kept: a walk through all messages takes a while
+
+    def counts(text):
+        return wait(lambda: count.get_name() == text)
+
+    def look_for(text, told):
+        Atspi.EditableText.set_text_contents(entry, text)
+        return tap.ok(counts(told), '“%s” is there: %s' % (text, told), count.get_name())
+
+    def inside(name):
+        node = app.wait_for('label', name)
+        return wait(lambda: app.inside(node))
+
+    tap.ok(inside('The Nile is a river, number 20.'), 'the newest place is in view', driver.Later(app.tree))
+    app.key('Return')
+    tap.ok(counts('1 of 20') and inside('The Nile is a river, number 1.'), 'Enter goes on to the first one, which had no row', driver.Later(app.tree))
+    app.key('Shift+Return')
+    tap.ok(counts('20 of 20'), 'Shift+Enter goes back', count.get_name())
+    look_for('return "nile"', '1 of 1')
+    code = app.wait_for(('text', 'text box', 'entry'), 'Code')
+    tap.ok(wait(lambda: app.inside(code)), 'a place in code', driver.Later(app.tree))
+    look_for('6650', '1 of 1')
+    tap.ok(inside('6650'), 'in a table', driver.Later(app.tree))
+    look_for('step BY step', '1 of 1')
+    tap.ok(inside('Step by step.'), 'in thinking, which comes out', driver.Later(app.tree))
+    look_for('plugh', 'Not found')
+    app.key('Escape')
+    app.wait_gone(('text', 'entry', 'text box'), 'Search this chat')
+    tap.ok(wait(lambda: app.entry().get_state_set().contains(Atspi.StateType.FOCUSED)), 'Escape ends it, and the field to write in has the focus', driver.Later(app.tree))
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def folders():
+    """Folders: made, filled, renamed, deleted without their chats; there at the next start."""
+    app = start_ready('--chats', stored('What?', 'That.'))
+    app.wait_for('list item', 'Given')
+    app.chat_menu('Given', 'Move to Folder…')
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Or a new folder'), 'Rivers')
+    app.click(BUTTON, 'Move')
+    tap.ok(app.wait_for('list', 'Folders') and app.wait_for('list item', 'Rivers'), 'a chat is moved to a new folder', app.tree())
+    Atspi.Selection.select_child(app.wait_for('list', 'Folders'), 1)
+    tap.ok(wait(lambda: len(app.all('list item', under=app.one('list', 'Chats'))) == 1) and app.one('list item', 'Given'), 'the folder shows its chats alone', app.tree())
+    app.click(BUTTON, 'Menu of the folder “Rivers”')
+    app.click(BUTTON, 'Rename…')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Name of the folder')
+    Atspi.EditableText.set_text_contents(entry, 'Lakes')
+    app.click(BUTTON, 'Rename')
+    tap.ok(app.wait_for('list item', 'Lakes') and not app.one('list item', 'Rivers'), 'a folder is renamed', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    app = start_ready('--chats', os.path.join(HOME, 'given.sqlite'))
+    app.wait_for('list item', 'Lakes')
+    Atspi.Selection.select_child(app.wait_for('list', 'Folders'), 1)
+    tap.ok(wait(lambda: len(app.all('list item', under=app.one('list', 'Chats'))) == 1) and app.one('list item', 'Given'), 'it and its chat are there at the next start', app.tree())
+    app.key('Control+n')
+    app.ask(QUESTION)
+    app.finished(1)
+    tap.ok(wait(lambda: len(app.all('list item', under=app.one('list', 'Chats'))) == 2), 'a new chat is made in the folder that is shown', app.tree())
+    app.click(BUTTON, 'Menu of the folder “Lakes”')
+    app.click(BUTTON, 'Delete…')
+    app.click(BUTTON, 'Delete')
+    app.wait_gone('list', 'Folders')
+    tap.ok(wait(lambda: app.one('list item', 'Given') and app.one('list item', QUESTION)), 'a deleted folder leaves its chats', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def save_as(app, path):
+    """In GTK's own dialog: the whole path as the name of the file."""
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Name'), path)
+    app.click(BUTTON, 'Save')
+
+
+def transfer():
+    """Export of a chat as Markdown and as JSON; import of that, and of a file that is none."""
+    if os.environ.get('AQ_SANITIZE'):
+        tap.skip('export and import', "GTK's file dialog leaks a little, which a leak check would take for ours")
+        return
+    app = start_ready('--chats', stored('What?', MARKDOWN))
+    app.wait_for('list item', 'Given')
+    app.chat_menu('Given', 'Export…')
+    path = os.path.join(HOME, 'one.md')
+    save_as(app, path)
+    tap.ok(app.wait_for('label', lambda n: n.startswith('1 chat was written to ')), 'a chat is exported', driver.Later(app.tree))
+    with open(path, encoding='utf-8') as f:
+        text = f.read()
+    tap.ok(text.startswith('# Given\n\n## Question\n\nWhat?\n\n## Answer\n\n# Rivers\n') and MARKDOWN in text, 'as Markdown', text)
+    app.choose_chat(1)
+    app.finished(1)
+    app.key('Control+Shift+e')
+    path = os.path.join(HOME, 'one.json')
+    save_as(app, path)
+    app.wait_for('label', lambda n: n.startswith('1 chat was written to ') and n.endswith('one.json'))
+    with open(path, encoding='utf-8') as f:
+        told = json.load(f)
+    tap.ok(told['format'] == 'aquifer-chats' and told['chats'][0]['messages'][1]['text'] == MARKDOWN, 'or as JSON', told)
+
+    def bring_in(name):
+        app.key('Control+Shift+o')
+        wait(lambda: app.root.get_child_count() > 1)
+        app.key('slash')  # the field for a path
+        field = wait(lambda: app.focused() if app.focused().get_role_name() in ('text', 'entry', 'text box') else None)
+        Atspi.EditableText.set_text_contents(field, name)
+        app.key('Return')
+
+    told['chats'][0]['title'] = 'Once more'
+    with open(path, 'w', encoding='utf-8') as f:
+        json.dump(told, f)
+    bring_in(path)
+    tap.ok(app.wait_for('list item', 'Once more'), 'JSON is imported', driver.Later(app.tree))
+    bad = os.path.join(HOME, 'bad.json')
+    with open(bad, 'w', encoding='utf-8') as f:
+        f.write('[' * 100000)
+    bring_in(bad)
+    tap.ok(app.wait_for('label', lambda n: 'bad.json could not be imported: It nests deeper' in n), 'what is wrong with a file is said', driver.Later(app.tree))
+    app.key('Escape')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+class Notifications:
+    """The desktop's service for notifications, as far as a program talks to it."""
+
+    XML = """<node><interface name="org.freedesktop.Notifications">
+        <method name="Notify"><arg direction="in" type="s"/><arg direction="in" type="u"/><arg direction="in" type="s"/><arg direction="in" type="s"/>
+            <arg direction="in" type="s"/><arg direction="in" type="as"/><arg direction="in" type="a{sv}"/><arg direction="in" type="i"/><arg direction="out" type="u"/></method>
+        <method name="CloseNotification"><arg direction="in" type="u"/></method>
+        <method name="GetCapabilities"><arg direction="out" type="as"/></method>
+        <method name="GetServerInformation"><arg direction="out" type="s"/><arg direction="out" type="s"/><arg direction="out" type="s"/><arg direction="out" type="s"/></method>
+        <signal name="ActionInvoked"><arg type="u"/><arg type="s"/></signal></interface></node>"""
+
+    def __init__(self):
+        from gi.repository import Gio, GLib  # pylint: disable=import-outside-toplevel
+        self.gio, self.glib, self.got, self.closed = Gio, GLib, [], []
+        self.bus = Gio.bus_get_sync(Gio.BusType.SESSION)
+        node = Gio.DBusNodeInfo.new_for_xml(self.XML)
+        self.bus.register_object('/org/freedesktop/Notifications', node.interfaces[0], self.call, None, None)
+        self.name = Gio.bus_own_name_on_connection(self.bus, 'org.freedesktop.Notifications', Gio.BusNameOwnerFlags.NONE, None, None)
+
+    def call(self, _bus, _sender, _path, _interface, method, args, invocation):
+        if method == 'Notify':
+            self.got.append(args.unpack())
+            invocation.return_value(self.glib.Variant('(u)', (len(self.got),)))
+        elif method == 'GetCapabilities':
+            invocation.return_value(self.glib.Variant('(as)', (['body', 'actions'],)))
+        elif method == 'GetServerInformation':
+            invocation.return_value(self.glib.Variant('(ssss)', ('test', 'test', '1', '1.2')))
+        else:
+            self.closed += [args.unpack()[0]] if method == 'CloseNotification' else []
+            invocation.return_value(None)
+
+    def wait(self, condition):
+        def turn():
+            while self.glib.MainContext.default().iteration(False):
+                pass
+            return condition()
+        return wait(turn)
+
+    def press(self, number):
+        self.bus.emit_signal(None, '/org/freedesktop/Notifications', 'org.freedesktop.Notifications', 'ActionInvoked', self.glib.Variant('(us)', (number, 'default')))
+        self.bus.flush_sync()
+
+
+def notified():
+    """An answer that ends while nobody looks: a dot in the list, and a notification that leads to it."""
+    desktop = Notifications()
+    app = start_ready()
+    app.entry()
+    desktop.wait(lambda: True)
+    app.ask(QUESTION)  # without a window manager, nothing has the focus yet
+    tap.ok(desktop.wait(lambda: desktop.got), 'a notification when the window is not active', driver.Later(app.tree))
+    tap.ok(desktop.got and desktop.got[0][3] == 'The answer is complete' and QUESTION in desktop.got[0][4], 'it names the chat', desktop.got)
+    row = app.wait_for('list item', QUESTION)
+    tap.ok(wait(lambda: row.get_description() == 'A new answer'), 'and the list says it, too', row.get_description())
+    app.new_chat()
+    desktop.press(1)
+    tap.ok(desktop.wait(lambda: app.answers()), 'it leads to the answer', driver.Later(app.tree))
+    app.key('Tab')  # which gives the window the focus
+    tap.ok(desktop.wait(lambda: row.get_description() == ''), 'and then is no news any more', row.get_description())
+    app.key('Control+n')
+    app.ask(LONG)
+    app.key('Control+Page_Down')
+    row = app.wait_for('list item', LONG)
+    tap.ok(desktop.wait(lambda: row.get_description() == 'A new answer'), 'an answer in another chat leaves a dot', row.get_description())
+    tap.ok(len(desktop.got) == 1, 'and no notification while the window is active', desktop.got)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def walk():
+    """By keyboard alone: new chat, type, send, stop, edit, search, switch, settings, delete, undo."""
+    app = start_ready(endless(), env=SLOW)
+    board = driver.keyboard()
+
+    def type_text(text):
+        for c in text:
+            app.key('space' if c == ' ' else c)
+
+    def shown(role, name=None):
+        return wait(lambda: app.one(role, name))
+
+    app.key('Control+n')
+    tap.ok(board and wait(lambda: app.entry().get_state_set().contains(Atspi.StateType.FOCUSED)), 'a new chat has the focus in its field', driver.Later(app.tree))
+    type_text('tell me')
+    app.key('Return')
+    tap.ok(wait(lambda: app.answers() and app.answer_text(app.answers()[0])), 'typed and sent', driver.Later(app.tree))
+    app.key('Escape')
+    tap.ok(app.finished(1), 'stopped')
+    app.key('Control+e')
+    edit = shown(('text', 'text box', 'entry'), 'Edit the question')
+    tap.ok(edit and wait(lambda: edit.get_state_set().contains(Atspi.StateType.FOCUSED)), 'the last question is edited', driver.Later(app.tree))
+    app.key('End')
+    type_text(' more')
+    done = app.wait_for(BUTTON, 'Ask Anew')
+    tap.ok(app.tab_to(done), 'Tab leads to the button that asks it', driver.Later(app.tree))
+    app.key('space')
+    tap.ok(shown('label', 'tell me more') and shown('label', '2/2'), 'and it is asked anew', driver.Later(app.tree))
+    wait(lambda: app.answer_text(app.answers()[0]))
+    app.key('Escape')
+    app.finished(1)
+    app.key('Control+f')
+    shown(('text', 'text box', 'entry'), 'Search this chat')
+    type_text('me more')
+    tap.ok(shown('label', '1 of 1'), 'searched', driver.Later(app.tree))
+    app.key('Escape')
+    app.wait_gone(('text', 'text box', 'entry'), 'Search this chat')
+    app.key('Control+n')
+    tap.ok(wait(lambda: not app.answers()), 'another chat')
+    app.key('Control+Page_Down')
+    tap.ok(wait(app.answers), 'switched to the next one', driver.Later(app.tree))
+    app.key('Control+comma')
+    tap.ok(shown(('text', 'text box', 'entry'), 'System Prompt'), 'its settings', driver.Later(app.tree))
+    app.key('Escape')
+    app.wait_gone(('text', 'text box', 'entry'), 'System Prompt')
+    item = app.wait_for('list item', 'tell me')
+    tap.ok(app.tab_to(item), 'Tab leads to the list of chats', driver.Later(app.tree))
+    app.key('Delete')
+    app.wait_gone('list item', 'tell me')
+    tap.ok(shown(BUTTON, 'Undo'), 'deleted', driver.Later(app.tree))
+    app.tab_to(app.wait_for('list item', 'New Chat'))
+    app.key('Control+z')
+    tap.ok(shown('list item', 'tell me'), 'and brought back', driver.Later(app.tree))
+    app.key('Control+q')
+    tap.ok(app.ended() == 0, 'Control+Q ends the program with 0', app.messages())
 
 
 def locked():
@@ -958,7 +1227,52 @@ def pool():
         s.close()
 
 
-SCENARIOS = [pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, attached, locked, translated]
+def welcome():
+    """The first start: what the app is and what it found; into a chat in one click, to a file, or past all of it; once."""
+    keep = {'GSETTINGS_BACKEND': 'keyfile'}
+    app = start(welcome=True, env=keep)
+    app.wait_for('label', 'Welcome to Aquifer')
+    with open('/proc/meminfo', encoding='ascii') as f:
+        gb = int(f.readline().split()[1]) * 1024 / 1e9
+    texts = [n.get_name() for n in app.all('label')]
+    tap.ok(any(re.search(r'\d+ threads?$', t) for t in texts), 'the processor is told', texts)
+    tap.ok(any(t.startswith('%.1f\xa0GB, of which ' % gb) for t in texts), 'the memory is told', texts)
+    tap.ok(any(t.endswith('this version computes on the processor alone') for t in texts), 'and that a graphics card is not used', texts)
+    outside = [n.get_name() for n in app.all(BUTTON) if not n.get_name()]
+    tap.ok(not outside, 'every control has a name', outside)
+    tap.ok(wait(app.focused) and app.tab_to(app.one(BUTTON, 'Skip')), 'all of it is reached by keyboard', app.tree())
+    app.click(BUTTON, 'Chat with the Guide')
+    app.wait_gone('label', 'Welcome to Aquifer')
+    app.wait_for('label', DEVICE)
+    app.ask(QUESTION)
+    tap.ok(app.one('label', 'Aquifer Guide') and app.answer_text(app.finished(1)), 'one click leads into a chat with the guide', app.tree())
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    app = start(welcome=True, env=keep)
+    app.wait_for('label', DEVICE)
+    tap.ok(not app.one('label', 'Welcome to Aquifer'), 'the next start does not show it again', app.tree())
+    app.close()
+    app = start('--size', '360x400', welcome=True)
+    app.wait_for('label', 'Welcome to Aquifer')
+    width = Atspi.Component.get_extents(app.root.get_child_at_index(0), Atspi.CoordType.WINDOW).width
+    extents = {n.get_name(): Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW) for n in app.all(BUTTON + ('label',))}
+    wide = [name for name, e in extents.items() if e.x < -10 or e.x + e.width > width]
+    tap.ok(not wide, 'nothing of it is cut off in a narrow window', wide)
+    app.click(BUTTON, 'Skip')
+    app.wait_gone('label', 'Welcome to Aquifer')
+    app.wait_for('label', DEVICE)
+    tap.ok(app.entry(), 'Skip leads past it')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    if not os.environ.get('AQ_SANITIZE'):  # as in keys()
+        app = start(welcome=True)
+        app.click(BUTTON, 'Open a Model File…')
+        tap.ok(wait(lambda: app.root.get_child_count() > 1), 'the other way leads to the file dialog', app.tree())
+        app.key('Escape')
+        wait(lambda: app.root.get_child_count() == 1)
+        app.close()
+
+
+SCENARIOS = [welcome, pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, attached, find, folders, notified, transfer, walk, locked, translated]
 
 
 def main():

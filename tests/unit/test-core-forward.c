@@ -9,6 +9,7 @@
 #include "tap.h"
 
 #include "net-rig.h"
+#include "walk-priv.h"
 
 static const char *cpu_path; /* NULL = the best */
 #include "torture.h"
@@ -499,6 +500,22 @@ static void progress(const char *arch, const char *backend)
     rig_close(&r);
 }
 
+/** Sections of an interleaved rope: a pair that none of the three positions of text has does not turn. */
+static void still_pairs(void)
+{
+    const aq_net net = {0};
+    aq_layer d = {.n_rot = 16, .rope_base = 10000, .scale = {.factor = 1, .mag = 1}};
+    float plain[16], sect[16];
+    aq_rope_at(&net, &d, 100, plain);
+    memcpy(d.sect, (uint32_t[]){4, 2, 2, 0}, sizeof d.sect);
+    aq_rope_at(&net, &d, 100, sect);
+    ok(!memcmp(plain, sect, 14 * sizeof(float)) && sect[14] == 1 && sect[15] == 0 && plain[15] != 0,
+       "sections 4, 2, 2: pair 7 belongs to none");
+    memcpy(d.sect, (uint32_t[]){3, 3, 2, 0}, sizeof d.sect);
+    aq_rope_at(&net, &d, 100, sect);
+    ok(!memcmp(plain, sect, sizeof plain), "sections 3, 3, 2: all turn");
+}
+
 int main(int argc, char **argv)
 {
     static const char *const archs[] = {"llama", "qwen3moe", "qwen35", "qwen4exp"};
@@ -534,6 +551,7 @@ int main(int argc, char **argv)
         brief("qwen4exp", backend, AQ_KV_F16);
     run("qwen3moe", backend, AQ_KV_F16);
     drafts(backend);
+    still_pairs();
     rig r;
     if (ok(rig_open_path(&r, "qwen35", "F32", backend, 1, cpu_path, NULL) == 0,
            "a model to fail on"))

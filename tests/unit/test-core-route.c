@@ -64,7 +64,7 @@ static bool right_biased(const aq_layer *d, const float *l, const float *bias,
         all += exp(l[e]);
     for (uint32_t e = 0; e < d->n_exp; e++) {
         s[e] = d->exp_gate == AQ_GATE_SIGMOID ? 1 / (1 + exp(-l[e])) : exp(l[e]) / all;
-        keys[e] = (d->exp_gate == AQ_GATE_CHOSEN ? l[e] : s[e]) + bias[e];
+        keys[e] = (d->exp_gate == AQ_GATE_CHOSEN ? l[e] : s[e]) + (bias ? bias[e] : 0);
     }
     for (uint32_t g = 0; g < d->n_group; g++) {
         bool taken[64] = {0};
@@ -112,8 +112,10 @@ static void biased(void)
             }
             aq_route(&d, l, bias, 1, expert, w);
             good = right_biased(&d, l, bias, expert, w);
+            aq_route(&d, l, NULL, 1, expert, w); /* groups by sums of scores, not of logits */
+            good = good && right_biased(&d, l, NULL, expert, w);
         }
-        ok(good, "a bias for choosing, 3 of 8 groups, gate %u", gate);
+        ok(good, "3 of 8 groups, with a bias for choosing and without, gate %u", gate);
     }
 }
 

@@ -180,6 +180,54 @@ static void test_tile(const aq_isa *isa, int l, uint32_t k)
     free(back);
 }
 
+/* Many rows at once: the bits of one at a time, for every number of rows. */
+static void test_many(const aq_isa *isa, int l, uint32_t k)
+{
+    const uint32_t lanes = isa->lanes, n_all = AQ_MANY_ROWS, wide = k + 64;
+    size_t n_row = (size_t)k / kinds[l].vals * kinds[l].bytes;
+    uint8_t *stored = get(n_row), *tile = get(aq_tile_bytes(l, lanes, k));
+    for (uint32_t r = 0; r < lanes; r++) {
+        random_row(l, k, stored);
+        aq_tile_put(l, lanes, k, r, stored, tile);
+    }
+    float *x = get(k * 4), *d = get((size_t)n_all * k), *s = get((size_t)n_all * k);
+    int8_t *q = get((size_t)n_all * wide);
+    int16_t *s16 = get((size_t)n_all * k);
+    int32_t *n16 = get((size_t)n_all * k), *n32 = get((size_t)n_all * k);
+    float(*d_of)[AQ_MANY_ROWS] = get(k / 32 * sizeof *d_of),
+    (*s_of)[AQ_MANY_ROWS] = get(k / 32 * sizeof *s_of);
+    aq_row_in row[AQ_MANY_ROWS];
+    static float want[AQ_MANY_ROWS][AQ_LANES_MAX], got[AQ_MANY_ROWS][AQ_LANES_MAX];
+    for (uint32_t i = 0; i < n_all; i++) {
+        float size = expf(rnd_normal());
+        for (uint32_t c = 0; c < k; c++)
+            x[c] = rnd_normal() * size;
+        aq_row_q o = {q + (size_t)i * wide, d + i * (k / 32),   s + i * (k / 32),
+                      s16 + i * (k / 16),   n16 + i * (k / 16), n32 + i * (k / 32)};
+        isa->quant(x, k, &o);
+        row[i] = (aq_row_in){x, o.q, o.d, o.s, o.s16, o.n16, o.n32};
+        isa->tile[l](tile, k, &row[i], 1, want + i);
+        for (uint32_t b = 0; b < k / 32; b++) {
+            d_of[b][i] = o.d[b];
+            s_of[b][i] = o.s[b];
+        }
+    }
+    aq_rows_in in = {
+        .row = row, .q = q, .wide = wide, .d = (const void *)d_of, .s = (const void *)s_of};
+    bool bits = true;
+    for (uint32_t n = 1; n <= n_all; n++) {
+        memset(got, 0, sizeof got);
+        isa->many[l](tile, k, &in, n, got);
+        for (uint32_t i = 0; i < n; i++)
+            bits = bits && !memcmp(got[i], want[i], lanes * sizeof(float));
+    }
+    ok(bits, "%s %s k=%u: the same bits for 1 to %u rows at once", isa->name, kinds[l].name, k,
+       n_all);
+    void *all[] = {stored, tile, x, d, s, q, s16, n16, n32, d_of, s_of};
+    for (size_t i = 0; i < AQ_LEN(all); i++)
+        free(all[i]);
+}
+
 /* The largest weights and inputs: the 16-bit sums inside the kernels must hold them. */
 static void test_extremes(const aq_isa *isa, int l)
 {
@@ -493,7 +541,7 @@ int main(int argc, char **argv)
         argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)t.tv_sec * 1000003 + (uint64_t)t.tv_nsec;
     rng |= 1;
     printf("# seed %llu\n", (unsigned long long)rng);
-    static const char *const all[] = {"c", "avx2", "avx2-plain", "avx512"};
+    static const char *const all[] = {"c", "c16", "avx2", "avx2-plain", "avx512", "amx", "neon"};
     for (size_t p = 0; p < AQ_LEN(all); p++) {
         const aq_isa *isa = aq_isa_find(all[p]);
         if (!isa) {
@@ -504,6 +552,8 @@ int main(int argc, char **argv)
             const uint32_t ks[] = {kinds[l].vals, 3 * kinds[l].vals, 1024};
             for (size_t i = 0; i < AQ_LEN(ks); i++)
                 test_tile(isa, l, ks[i]);
+            for (size_t i = 0; isa->many[l] && i < AQ_LEN(ks); i++)
+                test_many(isa, l, ks[i]);
             if (!aq_layout_is_float(l))
                 test_extremes(isa, l);
         }

@@ -24,9 +24,25 @@ static uint32_t choose(const uint8_t *cut_ok, uint64_t here, uint64_t there, aq_
     return aq_cut_choose(&in, &state, here * MB, there * MB, "Laptop", &cut, err) < 0 ? 0 : cut;
 }
 
+/* What is checked before a PC loads its part. */
+static void test_check(void)
+{
+    aq_model_info in = {
+        .n_layer = 6, .cut_ok = everywhere, .layer_bytes = layer, .ends_bytes = 1ull << 50};
+    const aq_state_cfg none = {0};
+    aq_err err = {0};
+
+    ok(aq_layers_check_memory(&in, 0, 1, false, &none, &err) == AQ_OK, "a layer fits here");
+    ok(aq_layers_check_memory(&in, 0, 1, true, &none, &err) == -AQ_E_NOMEM &&
+           strstr(err.text, "embedding and head") && strstr(err.text, "1125900.01 GB"),
+       "with embedding and head, where they are, it does not: %s", err.text);
+}
+
 int main(void)
 {
     aq_err err = {0};
+
+    test_check();
 
     ok(choose(everywhere, 9000, 9000, &err) == 3, "room on both: half");
     ok(choose(everywhere, 20000, 9000, &err) == 3, "more memory here changes nothing");

@@ -22,11 +22,18 @@ static struct {
     int32_t tok[LINE];
     uint32_t n;
 } told[4];
+static atomic_bool armed; /* the next draft step waits for a victim and cancels it */
+static _Atomic(aq_req *) victim;
 static uint32_t right_of_8; /* how often it is told the truth */
 
 static int cheat_draft(void *w, void *s, const aq_window *win, float *logits, float *hidden,
                        const atomic_uint *stop, aq_err *err)
 {
+    if (atomic_exchange(&armed, false)) {
+        while (!atomic_load(&victim))
+            sched_yield();
+        aq_req_cancel(atomic_exchange(&victim, NULL));
+    }
     int rc = inner->draft(w, s, win, logits, hidden, stop, err);
     for (uint32_t i = 0, at = 0; rc == 0 && i < win->n_rows; i++) {
         const aq_row *r = &win->row[i];
@@ -202,6 +209,22 @@ static void model(const char *arch, uint32_t kv)
             ok(counts && sum.draft_ok_tok <= sum.draft_tok, "%u of %u guesses were right",
                sum.draft_ok_tok, sum.draft_tok);
         }
+        /* case 5 of the API: what a cancelled step leaves behind is no part of the next answer */
+        AQ_AUTO(aq_engine_free) aq_engine *again = engine(&r, 3, kv, false);
+        aq_usage sum = {0};
+        chat c = {0};
+        int32_t tok[PROMPT];
+        prompt(tok, 1);
+        atomic_store(&armed, true);
+        start(&c, again, tok, PROMPT, sampled, GEN);
+        atomic_store(&victim, c.req);
+        chat_wait(&c);
+        ok(!atomic_load(&armed) && c.n_tok < GEN, "%s: cancelled within a draft step, %u tokens",
+           arch, c.n_tok);
+        chat_end(&c);
+        memset(got, 0, sizeof got);
+        ok(talk(again, sampled, got, &sum) && !memcmp(got, want, sizeof want),
+           "case 5: %s: the next answers are right", arch);
     }
     memset(told, 0, sizeof told);
     close_model(&r);

@@ -219,6 +219,60 @@ static void test_nesting(void)
     ok(repeated("", "{{ x }}\n", 5000, "") == 0, "nor 5,000 outputs");
 }
 
+/* What `whole` shows for a template with the user's text c, as the texts of its spans joined by '|'. */
+static bool whole(const char *tmpl, const char *c, const char *want)
+{
+    AQ_AUTO(aq_tmpl_free) aq_tmpl *t = NULL;
+    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+    AQ_AUTO(aq_rendered_clear) aq_rendered r = {0};
+    char vars[200], got[200] = "";
+    snprintf(vars, sizeof vars, "{\"messages\":[{\"content\":\"%s\"}]}", c);
+    if (aq_tmpl_new(tmpl, strlen(tmpl), &t, NULL) < 0 ||
+        aq_tmpl_render_whole(t, data_parse(a, vars, strlen(vars)), &r, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < r.n_whole; i++) {
+        size_t n = strlen(got);
+        snprintf(got + n, sizeof got - n, "%s%.*s", i ? "|" : "",
+                 (int)(r.whole[i].end - r.whole[i].start),
+                 (const char *)r.text.p + r.whole[i].start);
+    }
+    printf("# %s\n", got);
+    return !strcmp(got, want);
+}
+
+static void test_whole(void)
+{
+    ok(whole("[{{ messages[0].content }}]", " a b ", " a b "), "a string that came through");
+    ok(whole("[{{ messages[0].content | trim }}]", " a b ", "a b"), "one that was trimmed");
+    ok(whole("{{ messages[0].content | trim }}{{ messages[0].content | tojson }}", "a b \\n",
+             "a b|a b"),
+       "one that was trimmed at one place and is escaped at another");
+    ok(whole("[{{ messages[0].content.split('/')[1] }}]", "a/b", ""), "a piece of one");
+    ok(whole("{{ messages[0].content.split('/') | join('-') }}", "a/b", "a-b"),
+       "one that was taken apart and joined again");
+    ok(whole("{{ messages[0].content | upper }}", "string", "STRING"), "one that was changed");
+    ok(whole("{% set c = messages[0].content %}{{ c }}{{ '!' if c == 'x' }}", "x", ""),
+       "a word that the template knows");
+    ok(whole("{% set c = messages[0].content %}{{ c }}{{ '!' if c == 'x' }}", "y", "y"),
+       "another word");
+    ok(whole("{% set c = messages[0].content %}{% if c == 'x' %}{% endif %}{{ c }}", "x", "x"),
+       "a word that is compared to no effect");
+    ok(whole("{% set c = messages[0].content %}{{ c }}{{ '!' if c.startswith('<') }}", "<a", ""),
+       "one whose beginning decides");
+}
+
+static void test_loops(void)
+{
+    ok(shows("{% for i in [1, 2, 3] %}{{ loop.cycle('a', 'b') }}{% endfor %}", "{}", "aba"),
+       "loop.cycle");
+    ok(shows("{% for i in [1, 1, 2] %}{{ loop.changed(i) }} {% endfor %}", "{}",
+             "True False True "),
+       "loop.changed");
+    ok(shows("{% for i in [1, 2] %}{% if i %}{% break %}{% endif %}{% else %}none{% endfor %}",
+             "{}", "none"),
+       "else also runs when every body was left early");
+}
+
 static void test_clock(void)
 {
     aq_wall_set(1772874304); /* 2026-03-07 09:05:04 UTC */
@@ -270,6 +324,8 @@ int main(int argc, char **argv)
     test_errors();
     test_nesting();
     test_clock();
+    test_whole();
+    test_loops();
     test_large();
     AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
     static const char vars[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"b "

@@ -16,6 +16,8 @@ if [ -z "${AQ_HEADLESS:-}" ]; then
     export GDK_BACKEND=x11 GSK_RENDERER="${GSK_RENDERER:-cairo}" GTK_A11Y="${GTK_A11Y:-atspi}" NO_AT_BRIDGE=0
     export GSETTINGS_BACKEND="${GSETTINGS_BACKEND:-memory}" LIBGL_ALWAYS_SOFTWARE=1
     status=0
+    # No portal of this machine's: what a desktop prefers would be in the picture.
+    export ADW_DISABLE_PORTAL="${ADW_DISABLE_PORTAL:-1}" GDK_DEBUG="${GDK_DEBUG:-no-portals}"
     # Services that the bus starts talk to stderr, so that stdout is the command's alone.
     dbus-run-session -- "$0" "$@" 4>&1 >&2 || status=$?
     exit $status

@@ -119,9 +119,41 @@ apt_mirror() {
         awk -v r="$(os_value VERSION_CODENAME)" '$2 == r && $3 == "main" && $1 ~ /^https?:/ { print $1; exit }'
 }
 
+# The mirror of Debian to make a root from; nothing for mmdebstrap's own choice.
+debian_mirror() {
+    [ -z "${AQ_MIRROR:-}" ] || { printf '%s' "$AQ_MIRROR" && return; }
+    [ "$(os_value ID)" != debian ] || apt_mirror
+}
+
+# Proxy and certificate settings of this machine's apt, which hold for a root too.
+apt_network_settings() { apt-config dump 2>/dev/null | grep -E '^Acquire::(https?|Check-Valid-Until|Check-Date)\b' || true; }
+
+# debian_tree FOLDER LOG VARIANT PACKAGES [OPTION…]: a tree of packages of $suite, by mmdebstrap. FOLDER lies in the cache and is renamed when
+# whole; what was left half-made there goes first.
+debian_tree() {
+    local folder=$1 log=$2 variant=$3 packages=$4 mirror conf=$cache/apt.conf opts=() part
+    shift 4
+    if ! command -v mmdebstrap >/dev/null; then
+        say 'installing mmdebstrap'
+        apt_install mmdebstrap
+    fi
+    for part in "${folder%-*}"-*.part; do
+        [ ! -d "$part" ] || as_root rm -rf --one-file-system -- "$part"
+    done
+    mirror=$(debian_mirror)
+    apt_network_settings >"$conf"
+    [ ! -s "$conf" ] || opts+=(--aptopt="$conf")
+    logged "$log" as_root mmdebstrap --variant="$variant" --mode=root --components=main "${opts[@]}" \
+        --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+        --dpkgopt='path-exclude=/usr/share/locale/*' "$@" --include="$packages" "$suite" "$folder" ${mirror:+"$mirror"} && return
+    as_root rm -rf --one-file-system -- "$folder"
+    die "could not make a tree of Debian's packages (the end of $log is above; is there a network?)" 1
+}
+
 # Makes the root if it is not there. It is made under another name and renamed when whole; who comes second waits.
 root_make() {
-    local root part lock mirror opts=() conf
+    local root part lock
     root=$(root_path)
     [ ! -d "$root" ] || return 0
     need_root 'this Debian is older than 13, so the build runs in a Debian 13 root; making it'
@@ -132,28 +164,9 @@ root_make() {
         flock "$lock"
     }
     if [ ! -d "$root" ]; then
-        if ! command -v mmdebstrap >/dev/null; then
-            say 'installing mmdebstrap'
-            apt_install mmdebstrap
-        fi
         say "making a Debian 13 root with the build packages in $root (once; 2 to 5 minutes, 2 GB)"
-        for part in "$cache"/root-*.part; do # half-made by a run that was stopped
-            [ ! -d "$part" ] || as_root rm -rf --one-file-system -- "$part"
-        done
         part=$root.part
-        mirror=${AQ_MIRROR:-$(apt_mirror)}
-        # Proxy and certificate settings of this machine's apt hold for the root too.
-        conf=$cache/root-apt.conf
-        { apt-config dump | grep -E '^Acquire::(https?|Check-Valid-Until|Check-Date)\b' || true; } >"$conf"
-        [ ! -s "$conf" ] || opts+=(--aptopt="$conf")
-        logged "$cache/root.log" as_root mmdebstrap --variant=apt --mode=root --components=main "${opts[@]}" \
-            --aptopt='APT::Install-Recommends "false"' \
-            --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
-            --dpkgopt='path-exclude=/usr/share/locale/*' --include="$(package_names 1 | paste -sd,)" \
-            "$suite" "$part" ${mirror:+"$mirror"} || {
-            as_root rm -rf --one-file-system -- "$part"
-            die "could not make the Debian root (the end of $cache/root.log is above; is there a network?)"
-        }
+        debian_tree "$part" "$cache/root.log" apt "$(package_names 1 | paste -sd,)"
         as_root mv -- "$part" "$root"
         # Roots that no ./dev has entered for two months.
         find "$cache" -maxdepth 1 -type d -name 'root-????????????' -mtime +60 -print0 | as_root xargs -0r rm -rf --one-file-system --

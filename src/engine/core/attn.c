@@ -53,16 +53,24 @@ static double frequency(const aq_net *net, const aq_layer *d, uint32_t i)
     return slow * (1 - keep) + f * keep;
 }
 
+/* A pair of an interleaved rope that belongs to no position of text. */
+static bool stands_still(const aq_layer *d, uint32_t i)
+{
+    uint32_t all = d->sect[0] + d->sect[1] + d->sect[2] + d->sect[3];
+    return all && i % all >= 3 * d->sect[i % all % 3];
+}
+
 static bool turn_alike(const aq_layer *a, const aq_layer *b)
 {
     return a->n_rot == b->n_rot && a->rope_base == b->rope_base &&
+           memcmp(a->sect, b->sect, sizeof a->sect) == 0 &&
            memcmp(&a->scale, &b->scale, sizeof(a->scale)) == 0;
 }
 
 void aq_rope_at(const aq_net *net, const aq_layer *d, uint32_t pos, float *cs)
 {
     for (uint32_t i = 0; i < d->n_rot / 2; i++) {
-        double a = pos * frequency(net, d, i);
+        double a = stands_still(d, i) ? 0 : pos * frequency(net, d, i);
         cs[2 * i] = (float)(cos(a) * d->scale.mag);
         cs[2 * i + 1] = (float)(sin(a) * d->scale.mag);
     }
@@ -76,7 +84,7 @@ void aq_rope_table(walk *w, const aq_layer *d)
     if (s->cs_for && turn_alike(s->cs_for, d))
         return;
     for (uint32_t i = 0; i < half; i++) {
-        double freq = frequency(w->net, d, i);
+        double freq = stands_still(d, i) ? 0 : frequency(w->net, d, i);
         for (uint32_t r = 0; r < w->n; r++) {
             double a = w->row[r].pos * freq;
             s->cs[((size_t)r * half + i) * 2] = (float)(cos(a) * d->scale.mag);

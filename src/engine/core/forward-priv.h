@@ -27,6 +27,7 @@ typedef struct aq_mat {
     uint32_t rows, cols;
     bool fine; /* what it makes decides over experts: inputs are rounded to 16 bits at least */
     uint32_t e0, n_mat; /* a stack holds experts [e0, e0 + n_mat); a single matrix: 0, 1 */
+    const float *fac;   /* [n_mat] factors of results, NULL = 1 */
     size_t bytes;       /* held by data */
     void *data;
     void *aux; /* the backend's */
@@ -255,7 +256,13 @@ typedef struct aq_net_layer {
     aq_mat m[AQ_W_N];     /* matrices by role */
     float *v[AQ_W_N];     /* vectors, convolution by role, f32; NULL = absent */
     uint32_t n_v[AQ_W_N]; /* their values */
+    float *fac[AQ_W_N];   /* aq_mat.fac of all matrices of a stack */
 } aq_net_layer;
+/** What results of matrix `mat` are multiplied by. */
+static inline float aq_mat_fac(const aq_mat *m, uint32_t mat)
+{
+    return m->fac ? m->fac[mat] : 1;
+}
 static inline aq_experts aq_net_layer_experts(const aq_net_layer *l)
 {
     return (aq_experts){.gate = &l->m[AQ_W_EXP_GATE],
@@ -279,7 +286,7 @@ typedef struct aq_net {
     aq_mat ple_embd,
         ple_proj; /* per-layer embeddings, with the layers; embd is then here as well */
     float *ple_norm;
-    float *out_norm, *rope_freqs;
+    float *out_norm, *rope_freqs, *out_fac;
     float *hc_norm; /* the last mix of streams, with the ends */
     aq_mat hc_down, hc_up;
     aq_wsrc src;        /* where rows of the n-gram table come from */

@@ -244,6 +244,10 @@ static int load_layer(loader *ld, uint32_t l, aq_net_layer *nl, aq_err *err)
                      : load_matrix(ld, d->w[r], kind, d->row0[r], d->rows[r], &nl->m[r], err);
         /* near ties of routers are upset by what a mixer's rounded inputs do to the residual stream */
         nl->m[r].fine = ld->net->model->info.n_expert > 0 && is_mixer(r);
+        if (rc >= 0 && d->fac[r] >= 0) {
+            rc = load_vector(ld, d->fac[r], 0, 0, &nl->fac[r], NULL, err);
+            nl->m[r].fac = nl->fac[r] ? nl->fac[r] + nl->m[r].e0 : NULL;
+        }
         if (rc < 0)
             return rc;
     }
@@ -269,6 +273,11 @@ static int load_ends(loader *ld, aq_err *err)
         net->out = net->embd;
     else if ((rc = load_matrix(ld, m->w_out, ONE, 0, 0, &net->out, err)) < 0)
         return rc;
+    if (m->w_out_fac >= 0 && !net->tied) {
+        if ((rc = load_vector(ld, m->w_out_fac, 0, 0, &net->out_fac, NULL, err)) < 0)
+            return rc;
+        net->out.fac = net->out_fac;
+    }
     if (m->info.n_draft == 0)
         return 0;
     net->draft = calloc(1, sizeof(*net->draft));
@@ -361,6 +370,7 @@ static void drop_layer(aq_net *net, aq_net_layer *l)
         if (l->m[r].data)
             net->blocks->mat_drop(net->ctx, &l->m[r]);
         free(l->v[r]);
+        free(l->fac[r]);
     }
 }
 
@@ -392,6 +402,7 @@ void aq_net_drop(void *w)
     free(net->ones);
     free(net->out_norm);
     free(net->rope_freqs);
+    free(net->out_fac);
     free(net->layer);
     free(net->draft);
     if (net->ctx)

@@ -53,6 +53,13 @@ static int gather(walk *w, const aq_run *run, const float *before, float *e, aq_
     const aq_ngram *g = &net->model->ngram;
     const aq_tensor *t = &net->model->tensor[net->model->w_ngram];
     size_t bytes = g->dim / t->type->block_vals * t->type->block_bytes;
+    /* All rows are asked for before the first is read: the disk then fetches many at a time. */
+    for (uint32_t j = 0; net->src.ahead && j < run->n; j++) {
+        uint64_t at[AQ_NG_HEADS_MAX];
+        hash(g, w->row + run->row0, j, before, at);
+        for (uint32_t h = 0; h < g->n_head; h++)
+            net->src.ahead(net->src.self, (uint32_t)net->model->w_ngram, at[h] * bytes, bytes);
+    }
     for (uint32_t j = 0; j < run->n; j++) {
         uint64_t at[AQ_NG_HEADS_MAX];
         hash(g, w->row + run->row0, j, before, at);

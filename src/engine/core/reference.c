@@ -111,10 +111,11 @@ static float dot(const float *w, const float *x, uint32_t n)
 static void product(const aq_mat *m, uint32_t mat, uint32_t i0, uint32_t i1, const float *x,
                     uint32_t n, float *row, float *y, size_t stride)
 {
+    float fac = aq_mat_fac(m, mat);
     for (uint32_t i = i0; i < i1; i++) {
         m->type->dequant(mat_at(m, mat, i), row, m->cols);
         for (uint32_t r = 0; r < n; r++)
-            y[r * stride + i] = dot(row, x + (size_t)r * m->cols, m->cols);
+            y[r * stride + i] = fac * dot(row, x + (size_t)r * m->cols, m->cols);
     }
 }
 

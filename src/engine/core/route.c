@@ -13,14 +13,12 @@ static double score(const aq_layer *d, float logit, float top, double sum)
                                           : exp((double)logit - top) / sum;
 }
 
-/* What experts are chosen by. Without a bias the logit itself: scores rise with it. */
+/* What experts are chosen by. Without bias and groups the logit itself: scores rise with it. (Groups are judged by sums of scores.) */
 static float key(const aq_layer *d, const float *logits, const float *bias, float top, double sum,
                  uint32_t e)
 {
-    if (!bias)
-        return logits[e];
-    return (d->exp_gate == AQ_GATE_CHOSEN ? logits[e] : (float)score(d, logits[e], top, sum)) +
-           bias[e];
+    bool raw = d->exp_gate == AQ_GATE_CHOSEN || (!bias && !d->n_group);
+    return (raw ? logits[e] : (float)score(d, logits[e], top, sum)) + (bias ? bias[e] : 0);
 }
 
 /* Insert e before the first of the best `have` (at most k) that has a lower key: the lower id stays first among equals. */

@@ -9,6 +9,7 @@
 #include "product-priv.h"
 
 #define MOST 32u     /* queries of a piece */
+#define FEW 32u      /* entries that are floats at a time */
 #define RUNS_MAX 64u /* seqs of a job */
 
 typedef struct attn_job {
@@ -46,34 +47,54 @@ static const float *entries(const attn_job *j, const void *p, uint32_t row_bytes
     return buf;
 }
 
-/* Queries [i, i + m) see n entries k, v. */
-static void see(const attn_job *j, queries *s, uint32_t i, uint32_t m, const float *k,
-                const float *v, uint32_t n)
+/* Scores p of queries [i, i + m) become weights, by a maximum that may have grown; keep: what is left
+ * of the sums so far. */
+static void weigh(const attn_job *j, queries *s, uint32_t i, uint32_t m, uint32_t n,
+                  float (*p)[AQ_ATTN_TOK], const float *top, float *keep)
 {
-    const aq_isa *isa = j->c->isa;
-    float p[MOST][AQ_ATTN_TOK], top[MOST], keep[MOST];
-    isa->scores(s->q + i, m, k, n, j->kv->d_k, j->d->score_scale, p, top);
     for (uint32_t h = 0; h < m; h++) {
         float *max = &s->max[i + h], *sum = &s->sum[i + h];
         keep[h] = top[h] > *max ? expf(*max - top[h]) : 1;
         *max = top[h] > *max ? top[h] : *max;
-        *sum = *sum * keep[h] + isa->exps(p[h], n, *max);
+        *sum = *sum * keep[h] + j->c->isa->exps(p[h], n, *max);
     }
-    isa->mix(p, m, v, n, j->kv->d_v, keep, s->o + i);
 }
 
-/* Entries [t, t + n) of a seq, within a block, for queries [i, i + m). */
+/* From column t on. */
+static float (*part_of(float (*p)[AQ_ATTN_TOK], uint32_t t))[AQ_ATTN_TOK]
+{
+    return (float(*)[AQ_ATTN_TOK])(void *)(p[0] + t);
+}
+
+/* Queries [i, i + m) see entries [t, t + n) of a seq, within a block. They are made floats a few at a
+ * time, so that those stay in the first cache for all queries. */
 static void see_range(const attn_job *j, const aq_run *run, uint32_t kv_head, uint32_t worker,
                       queries *s, uint32_t i, uint32_t m, uint32_t t, uint32_t n)
 {
+    const aq_isa *isa = j->c->isa;
     const aq_kv *kv = j->kv;
     uint32_t page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
-    float *buf = j->c->entries + (size_t)worker * 2 * AQ_ATTN_TOK * j->c->wide_kv;
-    const float *k = entries(j, aq_kv_k(kv, page, kv_head, at), kv->k_bytes, n, kv->d_k, buf);
-    const float *v = kv->v_off ? entries(j, aq_kv_v(kv, page, kv_head, at), kv->v_bytes, n, kv->d_v,
-                                         buf + (size_t)AQ_ATTN_TOK * j->c->wide_kv)
-                               : k; /* a latent entry is both */
-    see(j, s, i, m, k, v, n);
+    float *buf = j->c->entries + (size_t)worker * AQ_ATTN_TOK * j->c->wide_kv;
+    float p[MOST][AQ_ATTN_TOK], top[MOST], keep[MOST];
+    for (uint32_t a = 0, few; a < n; a += few) {
+        few = AQ_MIN(n - a, FEW);
+        const float *k =
+            entries(j, aq_kv_k(kv, page, kv_head, at + a), kv->k_bytes, few, kv->d_k, buf);
+        float best[MOST];
+        isa->scores(s->q + i, m, k, few, kv->d_k, j->d->score_scale, part_of(p, a), best);
+        for (uint32_t h = 0; h < m; h++)
+            top[h] = a == 0 || best[h] > top[h] ? best[h] : top[h];
+    }
+    weigh(j, s, i, m, n, p, top, keep);
+    for (uint32_t a = 0, few; a < n; a += few) {
+        few = AQ_MIN(n - a, FEW);
+        const void *from = kv->v_off ? aq_kv_v(kv, page, kv_head, at + a)
+                                     : aq_kv_k(kv, page, kv_head, at + a); /* latent: K is V */
+        const float *v = entries(j, from, kv->v_off ? kv->v_bytes : kv->k_bytes, few, kv->d_v, buf);
+        isa->mix(part_of(p, a), m, v, few, kv->d_v, keep, s->o + i);
+        for (uint32_t h = 0; h < m; h++)
+            keep[h] = 1;
+    }
 }
 
 /* Rows [row, row + n_row) of a run, all whose ranges are those of their positions. */

@@ -37,6 +37,8 @@
 
 #define AQ_LANES_MAX 16u /* weight rows of a tile */
 #define AQ_TILE_ROWS 8u  /* input rows that a tile kernel takes at most */
+#define AQ_MANY_ROWS 64u /* and those that an aq_many_fn takes, a multiple of 16 */
+#define AQ_MANY_MIN 8u   /* from here on it pays */
 #define AQ_ATTN_TOK 64u  /* KV entries between two looks at the running maximum */
 
 /* The layouts that kernels know, in the order of their tables. */
@@ -72,6 +74,18 @@ typedef struct aq_row_in {
 typedef void (*aq_tile_fn)(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
                            float (*y)[AQ_LANES_MAX]);
 
+/** Up to AQ_MANY_ROWS rows, side by side. What follows q up to a multiple of 16 rows may be read. */
+typedef struct aq_rows_in {
+    const aq_row_in *row; /* one by one */
+    const int8_t *q;      /* [row][wide] */
+    size_t wide;
+    const float (*d)[AQ_MANY_ROWS], (*s)[AQ_MANY_ROWS]; /* [k / 32][row] as in aq_row_in */
+} aq_rows_in;
+
+/** The same bits as a tile kernel's, for n <= AQ_MANY_ROWS; y has room for a multiple of 16 rows. */
+typedef void (*aq_many_fn)(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                           float (*y)[AQ_LANES_MAX]);
+
 /** Where a path writes a row's 8-bit form; lengths as in aq_row_in. */
 typedef struct aq_row_q {
     int8_t *q;
@@ -86,6 +100,7 @@ typedef struct aq_isa {
     const char *name;
     uint32_t lanes, rows; /* weight rows of a tile; input rows that a tile kernel takes at most */
     aq_tile_fn tile[AQ_L_N];
+    aq_many_fn many[AQ_L_N]; /* NULL where a path has nothing better than tile */
     /** Round x [k] (k a multiple of 32) to 8 bits per block of 32. A block of zeros gets d = 0. */
     void (*quant)(const float *x, uint32_t k, const aq_row_q *);
     void (*norm)(const float *x, const float *w, uint32_t dim, float eps,
@@ -111,8 +126,9 @@ typedef struct aq_isa {
 } aq_isa;
 /** The table of a path, NULL when this build or this CPU does not have it. name NULL = the best. */
 const aq_isa *aq_isa_find(const char *name);
-extern const aq_isa aq_isa_c, aq_isa_avx2, aq_isa_avx2_vnni, aq_isa_avx512;
-extern const aq_isa aq_isa_c16; /* "c" with tiles of 16 rows: the twin of such paths, for tests */
+extern const aq_isa aq_isa_c, aq_isa_avx2, aq_isa_avx2_vnni, aq_isa_avx512, aq_isa_amx, aq_isa_neon;
+/* "c" with tiles of 16 rows and a plain form of `many`: the twin of such paths, for tests. */
+extern const aq_isa aq_isa_c16;
 
 /* ---- pack.c ---- */
 

@@ -66,6 +66,7 @@ static void cpu_close(void *ctx)
     }
     free(c->first);
     free(c->active);
+    free(c->side);
     free(c->panel);
     free(c->entries);
     free(c);
@@ -132,11 +133,16 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     }
     c->first = calloc(c->n_exp + 1, sizeof *c->first);
     c->active = calloc(c->n_exp + 1, sizeof *c->active);
-    c->entries = aligned_alloc(64, ((size_t)aq_rt_threads(rt) * 2 * AQ_ATTN_TOK * c->wide_kv + 16) *
+    c->entries = aligned_alloc(64, ((size_t)aq_rt_threads(rt) * AQ_ATTN_TOK * c->wide_kv + 16) *
                                        sizeof *c->entries);
     if (convert)
         c->panel = malloc((size_t)aq_rt_threads(rt) * c->wide * c->isa->lanes * sizeof *c->panel);
-    if (!c->first || !c->active || !c->entries || (convert && !c->panel))
+    if (c->isa->many[AQ_L_Q8_0]) {
+        c->side_bytes = aq_side_bytes(c->wide);
+        c->side = aligned_alloc(64, 2 * aq_rt_threads(rt) * c->side_bytes);
+    }
+    if (!c->first || !c->active || !c->entries || (convert && !c->panel) ||
+        (c->side_bytes && !c->side))
         return aq_fail(err, AQ_E_NOMEM, "cpu backend: out of memory");
     int rc = aq_cpu_reserve(c, 8, err);
     if (rc < 0)

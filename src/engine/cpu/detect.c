@@ -7,6 +7,10 @@
 #include <stdio.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include "cpu-priv.h"
@@ -22,8 +26,15 @@ static uint64_t xcr0(void)
     return (uint64_t)hi << 32 | lo;
 }
 
+/* Linux saves the tile registers (8 KB) only of processes that have asked for them. */
+static bool tiles_granted(void)
+{
+    const long ask = 0x1023, tile_data = 18; /* ARCH_REQ_XCOMP_PERM */
+    return syscall(SYS_arch_prctl, ask, tile_data) == 0;
+}
+
 typedef struct features {
-    bool avx2, avx2_vnni, avx512;
+    bool avx2, avx2_vnni, avx512, amx;
 } features;
 
 static features cpu_features(void)
@@ -31,7 +42,8 @@ static features cpu_features(void)
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29,
                    avx2 = 1u << 5; /* leaf 1 ecx, leaf 7 ebx */
     const uint32_t f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31, vnni = 1u << 11,
-                   avx_vnni = 1u << 4; /* leaf 7 ebx, ecx; leaf 7.1 eax */
+                   avx_vnni = 1u << 4,            /* leaf 7 ebx, ecx; leaf 7.1 eax */
+        amx_tile = 1u << 24, amx_int8 = 1u << 25; /* leaf 7 edx */
     features have = {0};
     uint32_t a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) ||
@@ -43,12 +55,14 @@ static features cpu_features(void)
     have.avx2 = true;
     have.avx512 = (saved & 0xe6) == 0xe6 && (b & (f | dq | bw | vl)) == (f | dq | bw | vl) &&
                   (c & vnni); /* mask and upper registers are saved, too */
+    have.amx = have.avx512 && (saved & 0x60000) == 0x60000 &&
+               (d & (amx_tile | amx_int8)) == (amx_tile | amx_int8) && tiles_granted();
     have.avx2_vnni = a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & avx_vnni);
     return have;
 }
 #endif
 
-#define N_PATH 3u
+#define N_PATH 4u
 static uint32_t isas(const aq_isa *ret[N_PATH]) /* best last */
 {
     uint32_t n = 0;
@@ -59,6 +73,12 @@ static uint32_t isas(const aq_isa *ret[N_PATH]) /* best last */
         ret[n++] = have.avx2_vnni ? &aq_isa_avx2_vnni : &aq_isa_avx2;
     if (have.avx512)
         ret[n++] = &aq_isa_avx512;
+    if (have.amx)
+        ret[n++] = &aq_isa_amx;
+#elif defined(__aarch64__)
+    const unsigned long dot_products = 1ul << 20; /* HWCAP_ASIMDDP */
+    if (getauxval(AT_HWCAP) & dot_products)
+        ret[n++] = &aq_isa_neon;
 #endif
     return n;
 }
@@ -69,6 +89,8 @@ const aq_isa *aq_isa_find(const char *name)
     uint32_t n = isas(k);
     if (!name)
         return k[n - 1];
+    if (!strcmp(name, "c16")) /* for tests: as paths with tiles of 16 rows; not listed */
+        return &aq_isa_c16;
 #if defined(__x86_64__)
     if (!strcmp(name, "avx2-plain")) /* as on CPUs without AVX-VNNI; not listed */
         return cpu_features().avx2 ? &aq_isa_avx2 : NULL;
@@ -82,8 +104,14 @@ const aq_isa *aq_isa_find(const char *name)
 const char *const *aq_cpu_paths(void)
 {
     /* one list per number of paths that this CPU has: each set includes the ones before */
-    static const char *const list[N_PATH][N_PATH + 1] = {
-        {"c", NULL}, {"c", "avx2", NULL}, {"c", "avx2", "avx512", NULL}};
+#if defined(__aarch64__)
+    static const char *const list[N_PATH][N_PATH + 1] = {{"c", NULL}, {"c", "neon", NULL}};
+#else
+    static const char *const list[N_PATH][N_PATH + 1] = {{"c", NULL},
+                                                         {"c", "avx2", NULL},
+                                                         {"c", "avx2", "avx512", NULL},
+                                                         {"c", "avx2", "avx512", "amx", NULL}};
+#endif
     const aq_isa *k[N_PATH];
     return list[isas(k) - 1];
 }

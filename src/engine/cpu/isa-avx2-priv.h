@@ -6,12 +6,57 @@
 
 #include "cpu-priv.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+
+/* 2^(e - 128) */
+static inline __attribute__((always_inline)) __m256 aq_avx2_half_e8m0(const uint8_t *e)
+{
+    __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)e)), one = _mm256_set1_epi32(1);
+    __m256i big = _mm256_slli_epi32(_mm256_sub_epi32(v, one), 23),
+            small = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), v);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(small, big, _mm256_cmpgt_epi32(v, one)));
+}
+
+/* Scale of sub-block j of a tile of IQ4_XS: 4 low bits and 2 high ones, less 32. */
+static inline __attribute__((always_inline)) __m256 aq_avx2_iq4_xs_scale(const uint8_t *tile,
+                                                                         uint32_t j)
+{
+    __m256i low = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(tile + 32 + j / 2 * 8))),
+            high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(tile + 16)));
+    low = _mm256_and_si256(_mm256_srlv_epi32(low, _mm256_set1_epi32((int)(j % 2 * 4))),
+                           _mm256_set1_epi32(15));
+    high = _mm256_and_si256(_mm256_srlv_epi32(high, _mm256_set1_epi32((int)(2 * j))),
+                            _mm256_set1_epi32(3));
+    low = _mm256_or_si256(low, _mm256_slli_epi32(high, 4));
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(low, _mm256_set1_epi32(32)));
+}
+#endif
+
 void aq_avx2_tile_f32(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
                       float (*y)[AQ_LANES_MAX]);
 void aq_avx2_tile_f16(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
                       float (*y)[AQ_LANES_MAX]);
 void aq_avx2_tile_bf16(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
                        float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_q8_0(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                       float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_q4_0(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                       float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_q4_1(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                       float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_q4_k(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                       float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_q5_k(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                       float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_q6_k(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                       float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_iq4_nl(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                         float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_iq4_xs(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                         float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_mxfp4(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                        float (*y)[AQ_LANES_MAX]);
 void aq_avx2_quant(const float *x, uint32_t k, const aq_row_q *o);
 void aq_avx2_norm(const float *x, const float *w, uint32_t dim, float eps, float *y);
 void aq_avx2_swiglu(const float *gate, const float *up, size_t n, float *y);

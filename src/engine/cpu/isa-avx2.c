@@ -120,6 +120,16 @@ FLOAT_TILE(aq_avx2_tile_bf16, AQ_L_BF16)
 
 /* ---- quantised weights ---- */
 
+/* Few rows wait for memory: its own prefetcher keeps too little under way, above all for types that
+ * are read in several streams. What lies beyond the last tile is asked for in vain. */
+#define AHEAD 2816u
+INLINE void fetch(const uint8_t *p, uint32_t bytes, const int n)
+{
+    if (n <= 2)
+        for (uint32_t i = 0; i < bytes; i += 64)
+            _mm_prefetch((const char *)p + AHEAD + i, _MM_HINT_T0);
+}
+
 /* acc += isum × (dw × da) */
 INLINE __m256 add_block(__m256 acc, __m256i isum, __m256 dw, float da)
 {
@@ -135,6 +145,7 @@ INLINE void tile_q8_0_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 32; b++, tile += 34 * LANES) {
         __m256i sum[4];
+        fetch(tile, 34 * LANES, n);
         EACH (i, n)
             sum[i] = _mm256_setzero_si256();
         EACH (j, 8) {
@@ -165,6 +176,7 @@ INLINE void tile_4_n(const bool min, const uint8_t *tile, uint32_t k, const aq_r
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 32; b++, tile += quads + 16 * LANES) {
         __m256i sum[4];
+        fetch(tile, 20 * LANES, n);
         EACH (i, n)
             sum[i] = _mm256_setzero_si256();
         EACH (j, 4) {
@@ -240,6 +252,7 @@ INLINE void tile_iq4_nl_n(const uint8_t *tile, uint32_t k, const aq_row_in *row,
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 32; b++, tile += 18 * LANES) {
         __m256i sum[4];
+        fetch(tile, 18 * LANES, n);
         values_32(tile + 2 * LANES, table, row, 32 * (size_t)b, n, sum);
         __m256 d = load_f16(tile);
         EACH (i, n)
@@ -259,19 +272,11 @@ INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row,
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 256; b++, tile += 136 * LANES) {
         const __m256 d = load_f16(tile);
-        const __m256i high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(tile + 16)));
         for (uint32_t j = 0; j < 8; j++) {
             __m256i sum[4];
+            fetch(tile + 136 * j, 17 * LANES, n);
             values_32(tile + 64 + 128 * j, table, row, 256 * (size_t)b + 32 * j, n, sum);
-            __m256i s =
-                _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(tile + 32 + j / 2 * LANES)));
-            s = _mm256_and_si256(_mm256_srlv_epi32(s, _mm256_set1_epi32((int)(j % 2 * 4))),
-                                 _mm256_set1_epi32(15));
-            __m256i h = _mm256_and_si256(_mm256_srlv_epi32(high, _mm256_set1_epi32((int)(2 * j))),
-                                         _mm256_set1_epi32(3));
-            s = _mm256_sub_epi32(_mm256_or_si256(s, _mm256_slli_epi32(h, 4)),
-                                 _mm256_set1_epi32(32));
-            __m256 ds = _mm256_mul_ps(d, _mm256_cvtepi32_ps(s));
+            const __m256 ds = _mm256_mul_ps(d, aq_avx2_iq4_xs_scale(tile, j));
             EACH (i, n)
                 acc[i] = add_block(acc[i], sum[i], ds, row[i].d[8 * b + j]);
         }
@@ -280,15 +285,6 @@ INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row,
         _mm256_storeu_ps(y[i], acc[i]);
 }
 TILE_FN(tile_iq4_xs)
-
-/* 2^(e - 128) */
-INLINE __m256 half_e8m0(const uint8_t *e)
-{
-    __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)e)), one = _mm256_set1_epi32(1);
-    __m256i big = _mm256_slli_epi32(_mm256_sub_epi32(v, one), 23),
-            small = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), v);
-    return _mm256_castsi256_ps(_mm256_blendv_epi8(small, big, _mm256_cmpgt_epi32(v, one)));
-}
 
 INLINE void tile_mxfp4_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
                          float (*y)[AQ_LANES_MAX])
@@ -300,8 +296,9 @@ INLINE void tile_mxfp4_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, 
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 32; b++, tile += 17 * LANES) {
         __m256i sum[4];
+        fetch(tile, 17 * LANES, n);
         values_32(tile + LANES, table, row, 32 * (size_t)b, n, sum);
-        __m256 d = half_e8m0(tile);
+        __m256 d = aq_avx2_half_e8m0(tile);
         EACH (i, n)
             acc[i] = add_block(acc[i], sum[i], d, row[i].d[b]);
     }
@@ -340,6 +337,7 @@ INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_
         const __m256 d = load_f16(tile), dmin = load_f16(tile + 16);
         const uint8_t *s = tile + 32;
         for (uint32_t g = 0; g < 4; g++) {
+            fetch(tile + (five ? 352 : 288) * g, five ? 352 : 288, n);
             /* scale and min of sub-blocks 2g and 2g + 1, 8 rows in a word */
             uint64_t sc[2], mn[2];
             EACH (h, 2) {
@@ -430,6 +428,7 @@ INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
             const __m128i sh_up = _mm_cvtsi32_si128(AQ_MAX(up, 0)),
                           sh_down = _mm_cvtsi32_si128(AQ_MAX(-up, 0));
             __m256i sum[4];
+            fetch(tile + 210 * j, 210, n);
             EACH (i, n)
                 sum[i] = _mm256_setzero_si256();
             EACH (half, 2) {
@@ -613,36 +612,50 @@ INLINE __m256 sums8(const __m256 *v)
     return _mm256_permutevar8x32_ps(c, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
+/* 8 / m entries at once for m = 1 or 2 heads; the last ones again for none. */
+INLINE void scores_n(const float *const *q, const int m, const float *k, uint32_t n_tok, uint32_t d,
+                     float scale, float (*s)[AQ_ATTN_TOK], float *top)
+{
+    const int step = 8 / m;
+    float most[2] = {-INFINITY, -INFINITY};
+    for (uint32_t t = 0; t < n_tok; t += (uint32_t)step) {
+        const float *row[8];
+        __m256 a[8];
+        float out[8];
+        EACH (j, step)
+            row[j] = k + (size_t)AQ_MIN(t + (uint32_t)j, n_tok - 1) * d;
+        EACH (j, 8)
+            a[j] = _mm256_setzero_ps();
+        uint32_t c = 0;
+        for (; c + 8 <= d; c += 8)
+            EACH (j, step) {
+                __m256 x = _mm256_loadu_ps(row[j] + c);
+                EACH (h, m)
+                    a[h * step + j] =
+                        _mm256_fmadd_ps(_mm256_loadu_ps(q[h] + c), x, a[h * step + j]);
+            }
+        _mm256_storeu_ps(out, sums8(a));
+        for (int h = 0; h < m; h++)
+            for (uint32_t j = 0; j < (uint32_t)step && t + j < n_tok; j++) {
+                float v = out[(uint32_t)(h * step) + j];
+                for (uint32_t r = c; r < d; r++)
+                    v += q[h][r] * row[j][r];
+                v *= scale;
+                s[h][t + j] = v;
+                most[h] = v > most[h] ? v : most[h];
+            }
+    }
+    for (int h = 0; h < m; h++)
+        top[h] = most[h];
+}
+
 void aq_avx2_scores(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
                     float scale, float (*s)[AQ_ATTN_TOK], float *top)
 {
-    for (uint32_t i = 0; i < m; i++) {
-        float most = -INFINITY;
-        for (uint32_t t = 0; t < n_tok; t += 8) { /* eight at once; the last ones again for none */
-            const float *row[8];
-            __m256 a[8];
-            float out[8];
-            EACH (j, 8) {
-                row[j] = k + (size_t)AQ_MIN(t + (uint32_t)j, n_tok - 1) * d;
-                a[j] = _mm256_setzero_ps();
-            }
-            uint32_t c = 0;
-            for (; c + 8 <= d; c += 8) {
-                __m256 x = _mm256_loadu_ps(q[i] + c);
-                EACH (j, 8)
-                    a[j] = _mm256_fmadd_ps(x, _mm256_loadu_ps(row[j] + c), a[j]);
-            }
-            _mm256_storeu_ps(out, sums8(a));
-            for (uint32_t j = 0; j < 8 && t + j < n_tok; j++) {
-                for (uint32_t r = c; r < d; r++)
-                    out[j] += q[i][r] * row[j][r];
-                out[j] *= scale;
-                s[i][t + j] = out[j];
-                most = out[j] > most ? out[j] : most;
-            }
-        }
-        top[i] = most;
-    }
+    for (; m >= 2; m -= 2, q += 2, s += 2, top += 2)
+        scores_n(q, 2, k, n_tok, d, scale, s, top);
+    if (m)
+        scores_n(q, 1, k, n_tok, d, scale, s, top);
 }
 
 float aq_avx2_exps(float *s, uint32_t n, float max)
@@ -780,6 +793,15 @@ const aq_isa aq_isa_avx2 = {
              [AQ_L_IQ4_NL] = tile_iq4_nl,
              [AQ_L_IQ4_XS] = tile_iq4_xs,
              [AQ_L_MXFP4] = tile_mxfp4},
+    .many = {[AQ_L_Q8_0] = aq_avx2_many_q8_0,
+             [AQ_L_Q4_0] = aq_avx2_many_q4_0,
+             [AQ_L_Q4_1] = aq_avx2_many_q4_1,
+             [AQ_L_Q4_K] = aq_avx2_many_q4_k,
+             [AQ_L_Q5_K] = aq_avx2_many_q5_k,
+             [AQ_L_Q6_K] = aq_avx2_many_q6_k,
+             [AQ_L_IQ4_NL] = aq_avx2_many_iq4_nl,
+             [AQ_L_IQ4_XS] = aq_avx2_many_iq4_xs,
+             [AQ_L_MXFP4] = aq_avx2_many_mxfp4},
     .quant = aq_avx2_quant,
     .norm = aq_avx2_norm,
     .swiglu = aq_avx2_swiglu,

@@ -42,6 +42,18 @@ static float val_bf16(const uint8_t *p)
         name(16, tile, k, row, n, y);                                                        \
     }
 
+/* Any number of rows: the first input copy is read where they lie side by side. */
+#define MANY_FN(name)                                                                          \
+    static void name##_many(const uint8_t *tile, uint32_t k, const aq_rows_in *in, uint32_t n, \
+                            float(*y)[AQ_LANES_MAX])                                           \
+    {                                                                                          \
+        for (uint32_t i = 0; i < n; i++) {                                                     \
+            aq_row_in row = in->row[i];                                                        \
+            row.q = in->q + i * in->wide;                                                      \
+            name##_16(tile, k, &row, 1, y + i);                                                \
+        }                                                                                      \
+    }
+
 /* Float weights: four chains of sums per output, column c in chain c mod 4. */
 #define FLOAT_TILE(name, bytes, val)                                                   \
     static inline void name(const uint32_t lanes, const uint8_t *tile, uint32_t k,     \
@@ -88,6 +100,8 @@ static void spread(const uint32_t lanes, const uint8_t *src, uint32_t n, uint32_
                 w[r][col0 + 4 * j + c] = (int8_t)(src[4 * lanes * j + 4 * r + c] >> shift & mask);
 }
 
+#define LANES_FN_MANY(name) LANES_FN(name) MANY_FN(name)
+
 static inline void tile_q8_0(const uint32_t lanes, const uint8_t *tile, uint32_t k,
                              const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
 {
@@ -102,7 +116,7 @@ static inline void tile_q8_0(const uint32_t lanes, const uint8_t *tile, uint32_t
         }
     }
 }
-LANES_FN(tile_q8_0)
+LANES_FN_MANY(tile_q8_0)
 
 static inline void tile_q4_1(const uint32_t lanes, const uint8_t *tile, uint32_t k,
                              const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
@@ -121,7 +135,7 @@ static inline void tile_q4_1(const uint32_t lanes, const uint8_t *tile, uint32_t
         }
     }
 }
-LANES_FN(tile_q4_1)
+LANES_FN_MANY(tile_q4_1)
 
 /* Scale and min of sub-block j, from the 12 bytes that stand `lanes` apart. */
 static void k4_scale(const uint8_t *s, uint32_t lanes, uint32_t j, uint8_t *ret_scale,
@@ -168,14 +182,14 @@ static inline void tile_q4_k(const uint32_t lanes, const uint8_t *tile, uint32_t
 {
     tile_k(false, lanes, tile, k, row, n, y);
 }
-LANES_FN(tile_q4_k)
+LANES_FN_MANY(tile_q4_k)
 
 static inline void tile_q5_k(const uint32_t lanes, const uint8_t *tile, uint32_t k,
                              const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
 {
     tile_k(true, lanes, tile, k, row, n, y);
 }
-LANES_FN(tile_q5_k)
+LANES_FN_MANY(tile_q5_k)
 
 static inline void tile_q6_k(const uint32_t lanes, const uint8_t *tile, uint32_t k,
                              const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
@@ -201,7 +215,7 @@ static inline void tile_q6_k(const uint32_t lanes, const uint8_t *tile, uint32_t
         tile += j == 7 ? 210 * lanes : 0;
     }
 }
-LANES_FN(tile_q6_k)
+LANES_FN_MANY(tile_q6_k)
 
 /* Types whose 4 bits stand for a value of a table: 32 columns share d. */
 static int32_t nibbles_dot(const uint32_t lanes, const uint8_t *quads, const int8_t *value,
@@ -235,14 +249,14 @@ static inline void tile_q4_0(const uint32_t lanes, const uint8_t *tile, uint32_t
 {
     tile_values(lanes, q4_0_value, tile, k, row, n, y);
 }
-LANES_FN(tile_q4_0)
+LANES_FN_MANY(tile_q4_0)
 
 static inline void tile_iq4_nl(const uint32_t lanes, const uint8_t *tile, uint32_t k,
                                const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
 {
     tile_values(lanes, aq_iq4_value, tile, k, row, n, y);
 }
-LANES_FN(tile_iq4_nl)
+LANES_FN_MANY(tile_iq4_nl)
 
 static inline void tile_iq4_xs(const uint32_t lanes, const uint8_t *tile, uint32_t k,
                                const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
@@ -263,7 +277,7 @@ static inline void tile_iq4_xs(const uint32_t lanes, const uint8_t *tile, uint32
         tile += j == 7 ? 136 * lanes : 0;
     }
 }
-LANES_FN(tile_iq4_xs)
+LANES_FN_MANY(tile_iq4_xs)
 
 static const int8_t mxfp4_value[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
@@ -282,7 +296,7 @@ static inline void tile_mxfp4(const uint32_t lanes, const uint8_t *tile, uint32_
                     (half * row[i].d[b]);
         }
 }
-LANES_FN(tile_mxfp4)
+LANES_FN_MANY(tile_mxfp4)
 
 /* The largest magnitude is found among the bit patterns, where infinity and NaN are larger than
  * every number: they end up in d and so in the result, instead of being rounded away. */
@@ -405,32 +419,39 @@ static void oai(const float *gate, const float *up, size_t n, float *y)
     }
 }
 
-#define TABLE(n)                                  \
-    {                                             \
-        .name = "c",                              \
-        .lanes = n,                               \
-        .rows = 4,                                \
-        .tile = {[AQ_L_F32] = tile_f32_##n,       \
-                 [AQ_L_F16] = tile_f16_##n,       \
-                 [AQ_L_BF16] = tile_bf16_##n,     \
-                 [AQ_L_Q8_0] = tile_q8_0_##n,     \
-                 [AQ_L_Q4_0] = tile_q4_0_##n,     \
-                 [AQ_L_Q4_1] = tile_q4_1_##n,     \
-                 [AQ_L_Q4_K] = tile_q4_k_##n,     \
-                 [AQ_L_Q5_K] = tile_q5_k_##n,     \
-                 [AQ_L_Q6_K] = tile_q6_k_##n,     \
-                 [AQ_L_IQ4_NL] = tile_iq4_nl_##n, \
-                 [AQ_L_IQ4_XS] = tile_iq4_xs_##n, \
-                 [AQ_L_MXFP4] = tile_mxfp4_##n},  \
-        .quant = quant,                           \
-        .norm = norm,                             \
-        .swiglu = swiglu,                         \
-        .to_f16 = to_f16,                         \
-        .from_f16 = from_f16,                     \
-        .scores = scores,                         \
-        .exps = exps,                             \
-        .mix = mix,                               \
-        .delta = delta,                           \
-        .oai = oai,                               \
-    }
-const aq_isa aq_isa_c = TABLE(8), aq_isa_c16 = TABLE(16);
+#define TABLE(n, ...)                          \
+    {.name = "c",                              \
+     .lanes = n,                               \
+     .rows = 4,                                \
+     .tile = {[AQ_L_F32] = tile_f32_##n,       \
+              [AQ_L_F16] = tile_f16_##n,       \
+              [AQ_L_BF16] = tile_bf16_##n,     \
+              [AQ_L_Q8_0] = tile_q8_0_##n,     \
+              [AQ_L_Q4_0] = tile_q4_0_##n,     \
+              [AQ_L_Q4_1] = tile_q4_1_##n,     \
+              [AQ_L_Q4_K] = tile_q4_k_##n,     \
+              [AQ_L_Q5_K] = tile_q5_k_##n,     \
+              [AQ_L_Q6_K] = tile_q6_k_##n,     \
+              [AQ_L_IQ4_NL] = tile_iq4_nl_##n, \
+              [AQ_L_IQ4_XS] = tile_iq4_xs_##n, \
+              [AQ_L_MXFP4] = tile_mxfp4_##n},  \
+     .quant = quant,                           \
+     .norm = norm,                             \
+     .swiglu = swiglu,                         \
+     .to_f16 = to_f16,                         \
+     .from_f16 = from_f16,                     \
+     .scores = scores,                         \
+     .exps = exps,                             \
+     .mix = mix,                               \
+     .delta = delta,                           \
+     .oai = oai,                               \
+     __VA_ARGS__}
+const aq_isa aq_isa_c = TABLE(8), aq_isa_c16 = TABLE(16, .many = {[AQ_L_Q8_0] = tile_q8_0_many,
+                                                                  [AQ_L_Q4_0] = tile_q4_0_many,
+                                                                  [AQ_L_Q4_1] = tile_q4_1_many,
+                                                                  [AQ_L_Q4_K] = tile_q4_k_many,
+                                                                  [AQ_L_Q5_K] = tile_q5_k_many,
+                                                                  [AQ_L_Q6_K] = tile_q6_k_many,
+                                                                  [AQ_L_IQ4_NL] = tile_iq4_nl_many,
+                                                                  [AQ_L_IQ4_XS] = tile_iq4_xs_many,
+                                                                  [AQ_L_MXFP4] = tile_mxfp4_many});

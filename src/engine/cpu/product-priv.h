@@ -39,8 +39,10 @@ typedef struct aq_cpu {
     uint32_t *order, *order_row;     /* [cap × n_used] slots by expert, and their rows */
     uint32_t *first, *active; /* [n_exp + 1] of experts: start in order; [n_exp] those with rows */
     uint32_t n_exp;
+    uint8_t *side; /* [threads][2][side_bytes] rows side by side, for a path's `many`; else NULL */
+    size_t side_bytes;
     float *panel;   /* [threads][wide][lanes] with f32_acts or AQ_L_STORED, else NULL */
-    float *entries; /* [threads][2][AQ_ATTN_TOK][wide_kv] of attention */
+    float *entries; /* [threads][AQ_ATTN_TOK][wide_kv] of attention */
     uint32_t wide_kv;
     aq_slab *slab;
 } aq_cpu;
@@ -59,14 +61,16 @@ static inline void aq_cpu_share(const aq_cpu *c, aq_pool_fn fn, void *ctx, uint3
 }
 
 /* Rows shorter than this meet their weights as f32: so few values average little of the rounding
- * away, and there are few of them. */
-#define AQ_CPU_ROUND_MIN 128u
+ * away, and there are few of them. No K or IQ type has shorter rows. */
+#define AQ_CPU_ROUND_MIN 256u
 /** Input rows of k values for this layout are rounded to 8 bits. */
 static inline bool aq_cpu_rounds(const aq_rt *rt, int layout, uint32_t k)
 {
     return !aq_layout_is_float(layout) && !rt->f32_acts && k >= AQ_CPU_ROUND_MIN;
 }
 
+/** Room for AQ_MANY_ROWS rows side by side. */
+size_t aq_side_bytes(uint32_t wide);
 int aq_cpu_reserve(void *ctx, uint32_t max_rows, aq_err *) AQ_MUST;
 void aq_cpu_matmul(void *ctx, const aq_mul *, uint32_t n_mul, const float *x, uint32_t n);
 void aq_cpu_experts(void *ctx, const aq_experts *, const aq_expert_job *);

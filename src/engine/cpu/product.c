@@ -5,7 +5,7 @@
  * floats across rows, tiles or pieces. Thread: the stage's, and the pool's. */
 #include "product-priv.h"
 
-#define GROUP_ROWS 64u /* rows that go through a piece's tiles together */
+#define GROUP_ROWS AQ_MANY_ROWS /* rows that go through a piece's tiles together */
 #define PIECES_PER_THREAD 8u
 #define PIECE_TILES_MAX 16u
 
@@ -15,7 +15,7 @@ int aq_acts_new(uint32_t n, uint32_t wide, aq_acts *ret, aq_err *err)
 {
     wide = (wide + 63) / 64 * 64;
     wide += wide % 1024 ? 0 : 64; /* rows a power of two apart would share few sets of the caches */
-    size_t all = (size_t)n * wide;
+    size_t all = (size_t)(n + 15) * wide; /* aq_rows_in: rows up to a multiple of 16 may be read */
     aq_acts a = {.n = n, .wide = wide};
     a.q = aligned_alloc(64, all + 64);
     a.d = malloc(all / 32 * sizeof *a.d);
@@ -119,9 +119,11 @@ typedef struct product {
     size_t tile_bytes;
     uint32_t lanes, k, rows, n_tile, n;
     const aq_row_in *in;
+    size_t wide;          /* from one row's q to the next's, where in_at is NULL */
     const aq_row_in *low; /* what rounding left of the rows, or NULL: added to their results */
     const uint32_t *in_at, *out_at;
     const float *w;
+    float fac; /* of all results */
     float *y;
     size_t stride;
 } product;
@@ -136,51 +138,111 @@ static product product_of(const aq_cpu *c, const aq_mat *m, uint32_t mat)
                      .lanes = lanes,
                      .k = m->cols,
                      .rows = m->rows,
+                     .fac = aq_mat_fac(m, mat),
                      .n_tile = (m->rows + lanes - 1) / lanes};
 }
 
-/* Each row and what rounding left of it, side by side. */
-static void tile_rows_low(const aq_isa *isa, aq_tile_fn fn, const product *p, const uint8_t *tile,
-                          uint32_t t, uint32_t r0, uint32_t r1)
+/* Row r of a product, of tile t. */
+static void put_row(const product *p, uint32_t t, uint32_t r, float *y)
 {
-    uint32_t n_out = AQ_MIN(p->rows - t * p->lanes, p->lanes), step = isa->rows / 2;
+    uint32_t n_out = AQ_MIN(p->rows - t * p->lanes, p->lanes);
+    size_t at = p->out_at ? p->out_at[r] : r;
+    float by = p->fac * (p->w ? p->w[at] : 1);
+    if (by != 1)
+        for (uint32_t j = 0; j < n_out; j++)
+            y[j] *= by;
+    memcpy(p->y + at * p->stride + t * p->lanes, y, n_out * sizeof(float));
+}
+
+static void add_low(float *y, const float *low, uint32_t lanes)
+{
+    for (uint32_t j = 0; j < lanes; j++)
+        y[j] += low[j];
+}
+
+static aq_row_in row_in(const product *p, uint32_t r)
+{
+    return p->in[p->in_at ? p->in_at[r] : r];
+}
+
+/* With `low` a row and what rounding left of it go through side by side. */
+static void tile_rows(const aq_isa *isa, aq_tile_fn fn, const product *p, const uint8_t *tile,
+                      uint32_t t, uint32_t r0, uint32_t r1)
+{
+    uint32_t each = p->low ? 2 : 1, step = isa->rows / each;
     for (uint32_t r = r0; r < r1; r += step) {
         aq_row_in in[AQ_TILE_ROWS];
         float y[AQ_TILE_ROWS][AQ_LANES_MAX];
         uint32_t n = AQ_MIN(r1 - r, step);
         for (uint32_t i = 0; i < n; i++) {
-            in[2 * i] = p->in[r + i];
-            in[2 * i + 1] = p->low[r + i];
+            in[each * i] = row_in(p, r + i);
+            if (p->low)
+                in[each * i + 1] = p->low[r + i];
         }
-        fn(tile, p->k, in, 2 * n, y);
-        for (uint32_t i = 0; i < n; i++)
-            for (uint32_t j = 0; j < n_out; j++)
-                p->y[(r + i) * p->stride + t * p->lanes + j] = y[2 * i][j] + y[2 * i + 1][j];
+        fn(tile, p->k, in, each * n, y);
+        for (uint32_t i = 0; i < n; i++) {
+            if (p->low)
+                add_low(y[each * i], y[each * i + 1], p->lanes);
+            put_row(p, t, r + i, y[each * i]);
+        }
     }
 }
 
-static void tile_rows(const aq_isa *isa, aq_tile_fn fn, const product *p, const uint8_t *tile,
-                      uint32_t t, uint32_t r0, uint32_t r1)
+/* ---- many rows at once, where a path can ---- */
+
+#define SIDE_ROW(wide) ((wide) + ((wide) % 1024 ? 0 : 64)) /* see aq_acts_new */
+size_t aq_side_bytes(uint32_t wide)
 {
-    uint32_t n_out = AQ_MIN(p->rows - t * p->lanes, p->lanes);
-    if (p->low) {
-        tile_rows_low(isa, fn, p, tile, t, r0, r1);
-        return;
+    size_t cols = SIDE_ROW((wide + 63) / 64 * 64);
+    return AQ_MANY_ROWS * (cols + cols / 32 * 2 * sizeof(float) + sizeof(aq_row_in));
+}
+
+/* n rows from r0 on side by side; low: what rounding left of them. */
+static aq_rows_in side_by_side(const aq_cpu *c, uint32_t worker, const product *p, bool low,
+                               uint32_t r0, uint32_t n)
+{
+    const uint32_t n_block = p->k / 32;
+    uint8_t *at = c->side + (2 * (size_t)worker + low) * c->side_bytes;
+    aq_row_in *row = (void *)at;
+    float(*d)[AQ_MANY_ROWS] = (void *)(row + AQ_MANY_ROWS), (*s)[AQ_MANY_ROWS] = d + n_block;
+    int8_t *q = (int8_t *)(s + n_block);
+    size_t wide = SIDE_ROW((p->k + 63) / 64 * 64);
+    for (uint32_t i = 0; i < n; i++) {
+        row[i] = low ? p->low[r0 + i] : row_in(p, r0 + i);
+        for (uint32_t b = 0; b < n_block; b++) {
+            d[b][i] = row[i].d[b];
+            s[b][i] = row[i].s[b];
+        }
+        if (p->in_at) /* else they lie so already */
+            memcpy(q + i * wide, row[i].q, p->k);
     }
-    for (uint32_t r = r0; r < r1; r += isa->rows) {
-        aq_row_in in[AQ_TILE_ROWS];
-        float y[AQ_TILE_ROWS][AQ_LANES_MAX];
-        uint32_t n = AQ_MIN(r1 - r, isa->rows);
-        for (uint32_t i = 0; i < n; i++)
-            in[i] = p->in[p->in_at ? p->in_at[r + i] : r + i];
-        fn(tile, p->k, in, n, y);
-        for (uint32_t i = 0; i < n; i++) {
-            size_t at = p->out_at ? p->out_at[r + i] : r + i;
-            float *out = p->y + at * p->stride + t * p->lanes;
-            if (p->w)
-                for (uint32_t j = 0; j < n_out; j++)
-                    y[i][j] *= p->w[at];
-            memcpy(out, y[i], n_out * sizeof(float));
+    for (uint32_t b = 0; b < n_block; b++)
+        for (uint32_t i = n; i % 16; i++)
+            d[b][i] = s[b][i] = 0;
+    aq_rows_in in = {.row = row, .q = q, .wide = wide, .d = d, .s = s};
+    if (!p->in_at) {
+        in.q = row[0].q;
+        in.wide = p->wide;
+    }
+    return in;
+}
+
+static void many_rows(const aq_cpu *c, uint32_t worker, aq_many_fn fn, const product *p,
+                      const uint8_t *const *tile, uint32_t t, uint32_t n_tile, uint32_t r0)
+{
+    float y[AQ_MANY_ROWS][AQ_LANES_MAX], z[AQ_MANY_ROWS][AQ_LANES_MAX];
+    uint32_t n = AQ_MIN(p->n - r0, AQ_MANY_ROWS);
+    aq_rows_in in = side_by_side(c, worker, p, false, r0, n), low;
+    if (p->low)
+        low = side_by_side(c, worker, p, true, r0, n);
+    for (uint32_t i = 0; i < n_tile; i++) {
+        fn(tile[i], p->k, &in, n, y);
+        if (p->low)
+            fn(tile[i], p->k, &low, n, z);
+        for (uint32_t r = 0; r < n; r++) {
+            if (p->low)
+                add_low(y[r], z[r], p->lanes);
+            put_row(p, t + i, r0 + r, y[r]);
         }
     }
 }
@@ -199,19 +261,25 @@ static const uint8_t *make_panel(const product *p, const uint8_t *tile, bool exa
 static void run_tiles(const aq_cpu *c, uint32_t worker, const product *p, uint32_t t0, uint32_t t1)
 {
     bool exact = !aq_layout_is_float(p->layout) && !aq_cpu_rounds(c->rt, p->layout, p->k),
-         rounded = !exact && p->layout >= AQ_L_STORED;
-    aq_tile_fn fn = c->isa->tile[exact ? AQ_L_F32 : rounded ? AQ_L_Q8_0 : p->layout];
-    if (exact || rounded) { /* a tile is converted once for all rows */
-        float *panel = c->panel + (size_t)worker * c->wide * c->isa->lanes;
-        for (uint32_t t = t0; t < t1; t++)
-            tile_rows(c->isa, fn, p, make_panel(p, p->tile + t * p->tile_bytes, exact, panel), t, 0,
-                      p->n);
-        return;
+         rounded = !exact && p->layout >= AQ_L_STORED, changed = exact || rounded;
+    int l = exact ? AQ_L_F32 : rounded ? AQ_L_Q8_0 : p->layout;
+    bool many = c->isa->many[l] && p->n >= AQ_MANY_MIN;
+    float *panel = changed ? c->panel + (size_t)worker * c->wide * c->isa->lanes : NULL;
+    uint32_t step = changed ? 1 : t1 - t0, group = changed && !many ? p->n : GROUP_ROWS;
+    for (uint32_t t = t0; t < t1; t += step) { /* a tile is converted once for all rows */
+        const uint8_t *tile[PIECE_TILES_MAX];
+        for (uint32_t i = 0; i < step; i++)
+            tile[i] = p->tile + (t + i) * p->tile_bytes;
+        if (changed)
+            tile[0] = make_panel(p, tile[0], exact, panel);
+        for (uint32_t r0 = 0; r0 < p->n; r0 += group)
+            if (many)
+                many_rows(c, worker, c->isa->many[l], p, tile, t, step, r0);
+            else
+                for (uint32_t i = 0; i < step; i++)
+                    tile_rows(c->isa, c->isa->tile[l], p, tile[i], t + i, r0,
+                              AQ_MIN(r0 + group, p->n));
     }
-    for (uint32_t r0 = 0; r0 < p->n; r0 += GROUP_ROWS)
-        for (uint32_t t = t0; t < t1; t++)
-            tile_rows(c->isa, fn, p, p->tile + t * p->tile_bytes, t, r0,
-                      AQ_MIN(r0 + GROUP_ROWS, p->n));
 }
 
 static uint32_t piece_tiles(const aq_cpu *c, uint32_t n_tile)
@@ -224,18 +292,39 @@ static uint32_t piece_tiles(const aq_cpu *c, uint32_t n_tile)
 typedef struct mul_job {
     const aq_cpu *c;
     product p[MUL_MAX];
-    uint32_t first[MUL_MAX + 1]; /* piece of each product */
-    uint32_t n, tiles;
+    uint32_t first[MUL_MAX + 1]; /* piece of each product, of one group of rows */
+    uint32_t n, tiles, group, n_group;
 } mul_job;
 
+/* Pieces: [tiles][group of rows], so that a thread keeps its tiles while it can. */
 static void mul_piece(void *ctx, uint32_t piece, uint32_t worker)
 {
     const mul_job *j = ctx;
-    uint32_t i = 0;
+    uint32_t i = 0, r0 = piece % j->n_group * j->group;
+    piece /= j->n_group;
     while (piece >= j->first[i + 1])
         i++;
     uint32_t t0 = (piece - j->first[i]) * j->tiles;
-    run_tiles(j->c, worker, &j->p[i], t0, AQ_MIN(t0 + j->tiles, j->p[i].n_tile));
+    product p = j->p[i];
+    p.n = AQ_MIN(p.n - r0, j->group);
+    p.in += r0;
+    p.low += p.low ? r0 : 0;
+    p.y += r0 * p.stride;
+    run_tiles(j->c, worker, &p, t0, AQ_MIN(t0 + j->tiles, p.n_tile));
+}
+
+/* Few tiles and many rows are cut by rows as well: what is done once for all tiles of a piece is then
+ * done for several. Tiles that must be converted meet all rows at once. */
+static void cut_mul(mul_job *j, uint32_t n_tile, uint32_t rows)
+{
+    bool whole = rows < 2 * GROUP_ROWS;
+    for (uint32_t i = 0; i < j->n; i++)
+        whole = whole || j->p[i].layout >= AQ_L_STORED;
+    j->group = whole ? rows : GROUP_ROWS;
+    j->n_group = (rows + j->group - 1) / j->group;
+    j->tiles = piece_tiles(j->c, n_tile * j->n_group);
+    for (uint32_t i = 0; i < j->n; i++)
+        j->first[i + 1] = j->first[i] + (j->p[i].n_tile + j->tiles - 1) / j->tiles;
 }
 
 void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x, uint32_t n)
@@ -253,9 +342,6 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
         all += j.p[i].n_tile;
     }
     fine = fine && quant;
-    j.tiles = piece_tiles(c, all);
-    for (uint32_t i = 0; i < n_mul; i++)
-        j.first[i + 1] = j.first[i] + (j.p[i].n_tile + j.tiles - 1) / j.tiles;
     uint32_t step = fine ? c->cap / 2 : c->cap; /* a fine row takes two places */
     for (uint32_t r0 = 0; r0 < n; r0 += step) {
         uint32_t rows = AQ_MIN(n - r0, step);
@@ -270,11 +356,13 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
         for (uint32_t i = 0; i < n_mul; i++) {
             j.p[i].n = rows;
             j.p[i].in = c->acts.in;
+            j.p[i].wide = c->acts.wide;
             j.p[i].low = fine && !aq_layout_is_float(j.p[i].layout) ? c->acts.in + rows : NULL;
             j.p[i].y = mul[i].y + (size_t)r0 * mul[i].m->rows;
             j.p[i].stride = mul[i].m->rows;
         }
-        aq_cpu_share(c, mul_piece, &j, j.first[n_mul],
+        cut_mul(&j, all, rows);
+        aq_cpu_share(c, mul_piece, &j, j.first[n_mul] * j.n_group,
                      (uint64_t)all * c->isa->lanes * k * rows * (fine ? 2 : 1));
     }
 }
@@ -297,6 +385,7 @@ static void exp_piece(void *ctx, uint32_t piece, uint32_t worker)
     uint32_t t0 = piece % j->pieces * j->tiles, r0 = c->first[e];
     product p = j->p[m];
     p.tile += e * aq_mat_tiles_bytes(j->mat[m], p.lanes);
+    p.fac = aq_mat_fac(j->mat[m], e);
     p.n = c->first[e + 1] - r0;
     if (p.in_at) { /* gate, up: rows of the window to places in order */
         p.in_at += r0;
@@ -396,6 +485,7 @@ void aq_cpu_experts(void *ctx, const aq_experts *ex, const aq_expert_job *job)
                         .quant = aq_cpu_rounds(c->rt, out.p[0].layout, ff)};
         prepare(&mid, n_slot);
         out.p[0].in = c->acts_exp.in;
+        out.p[0].wide = c->acts_exp.wide;
         out.p[0].out_at = c->order;
         out.p[0].w = job->w + (size_t)r0 * k;
         out.p[0].y = job->y + (size_t)r0 * k * down->rows;

@@ -5,94 +5,7 @@
  * are shifted up by 128 (32 for Q6_K), and each sum starts at minus that times the sum of the
  * inputs (n32, n16). Per block of columns and input row there is one float step:
  * acc += (sum × weight scale) × input scale. */
-#include <immintrin.h>
-
-#include "quant-priv.h"
-
-#if defined(__clang__)
-#define EACH(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
-#else
-#define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
-#endif
-#define INLINE static inline __attribute__((always_inline))
-
-#if AQ_V == 16
-#define ROWS_MAX 8
-typedef __m512i vi;
-typedef __m512 vf;
-#define V_LOAD(p) _mm512_loadu_si512(p)
-#define V_STORE_PS(p, v) _mm512_storeu_ps(p, v)
-#define V_SET8(x) _mm512_set1_epi8(x)
-#define V_SET32(x) _mm512_set1_epi32(x)
-#define V_SET_PS(x) _mm512_set1_ps(x)
-#define V_ZERO_PS() _mm512_setzero_ps()
-#define V_AND(a, b) _mm512_and_si512(a, b)
-#define V_OR(a, b) _mm512_or_si512(a, b)
-#define V_XOR(a, b) _mm512_xor_si512(a, b)
-#define V_OR_AND(a, b, m) _mm512_ternarylogic_epi32(a, b, m, 0xf8) /* a | (b & m) */
-#define V_SRL(a, n) _mm512_srlv_epi32(a, V_SET32(n))
-#define V_SLL(a, n) _mm512_sllv_epi32(a, V_SET32(n))
-#define V_SUB32(a, b) _mm512_sub_epi32(a, b)
-#define V_SHUFFLE8(t, i) _mm512_shuffle_epi8(t, i)
-#define V_DOT(sum, w, q) _mm512_dpbusd_epi32(sum, w, q)
-#define V_CVT_PS(a) _mm512_cvtepi32_ps(a)
-#define V_MUL_PS(a, b) _mm512_mul_ps(a, b)
-#define V_FMA_PS(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define V_FNMA_PS(a, b, c) _mm512_fnmadd_ps(a, b, c)
-#define V_LOAD_F16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p)))
-#define V_TABLE(p) _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(p)))
-typedef __m128i vb; /* a byte per lane */
-#define B_LOAD(p) _mm_loadu_si128((const void *)(p))
-#define B_TO_32(b) _mm512_cvtepu8_epi32(b)
-#define B_TO_32_SIGNED(b) _mm512_cvtepi8_epi32(b)
-#define W_TO_32(p) _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p)))
-INLINE vf half_e8m0(const uint8_t *e) /* 2^(e - 128) */
-{
-    vi v = B_TO_32(B_LOAD(e)), one = V_SET32(1);
-    vi big = _mm512_slli_epi32(V_SUB32(v, one), 23),
-       small = _mm512_sllv_epi32(V_SET32(0x200000), v);
-    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(small, _mm512_cmpgt_epi32_mask(v, one), big));
-}
-#else
-#define ROWS_MAX 4
-typedef __m256i vi;
-typedef __m256 vf;
-#define V_LOAD(p) _mm256_loadu_si256((const void *)(p))
-#define V_STORE_PS(p, v) _mm256_storeu_ps(p, v)
-#define V_SET8(x) _mm256_set1_epi8(x)
-#define V_SET32(x) _mm256_set1_epi32(x)
-#define V_SET_PS(x) _mm256_set1_ps(x)
-#define V_ZERO_PS() _mm256_setzero_ps()
-#define V_AND(a, b) _mm256_and_si256(a, b)
-#define V_OR(a, b) _mm256_or_si256(a, b)
-#define V_XOR(a, b) _mm256_xor_si256(a, b)
-#define V_OR_AND(a, b, m) V_OR(a, V_AND(b, m))
-#define V_SRL(a, n) _mm256_srlv_epi32(a, V_SET32(n))
-#define V_SLL(a, n) _mm256_sllv_epi32(a, V_SET32(n))
-#define V_SUB32(a, b) _mm256_sub_epi32(a, b)
-#define V_SHUFFLE8(t, i) _mm256_shuffle_epi8(t, i)
-#define V_DOT(sum, w, q) _mm256_dpbusd_avx_epi32(sum, w, q)
-#define V_CVT_PS(a) _mm256_cvtepi32_ps(a)
-#define V_MUL_PS(a, b) _mm256_mul_ps(a, b)
-#define V_FMA_PS(a, b, c) _mm256_fmadd_ps(a, b, c)
-#define V_FNMA_PS(a, b, c) _mm256_fnmadd_ps(a, b, c)
-#define V_LOAD_F16(p) _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p)))
-#define V_TABLE(p) _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(p)))
-typedef __m128i vb;                   /* a byte per lane, in the low half */
-#define B_LOAD(p) _mm_loadl_epi64((const void *)(p))
-#define B_TO_32(b) _mm256_cvtepu8_epi32(b)
-#define B_TO_32_SIGNED(b) _mm256_cvtepi8_epi32(b)
-#define W_TO_32(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p)))
-INLINE vf half_e8m0(const uint8_t *e) /* 2^(e - 128) */
-{
-    vi v = B_TO_32(B_LOAD(e)), one = V_SET32(1);
-    vi big = _mm256_slli_epi32(V_SUB32(v, one), 23),
-       small = _mm256_sllv_epi32(V_SET32(0x200000), v);
-    return _mm256_castsi256_ps(_mm256_blendv_epi8(small, big, _mm256_cmpgt_epi32(v, one)));
-}
-#endif
-#define LANES ((uint32_t)AQ_V)
-#define QUAD (4 * LANES) /* bytes */
+#include "vec-priv.h"
 
 /* One function per number of rows, so that the sums of each stay in registers; the bits of a row
  * are the same in each. */
@@ -127,11 +40,6 @@ INLINE vi quad(const int8_t *q) /* 4 input bytes to all lanes */
     int32_t v;
     memcpy(&v, q, 4);
     return V_SET32(v);
-}
-
-INLINE vf add_block(vf acc, vi sum, vf dw, float da)
-{
-    return V_FMA_PS(V_MUL_PS(V_CVT_PS(sum), dw), V_SET_PS(da), acc);
 }
 
 INLINE void tile_q8_0_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
@@ -276,14 +184,10 @@ INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row,
         acc[i] = V_ZERO_PS();
     for (uint32_t b = 0; b < k / 256; b++, tile += 136 * LANES) {
         const vf d = V_LOAD_F16(tile);
-        const vi high = W_TO_32(tile + 2 * LANES);
         for (uint32_t j = 0; j < 8; j++) {
             vi sum[ROWS_MAX];
             values_32(tile + (8 + 16 * j) * LANES, table, row, 256 * (size_t)b + 32 * j, n, sum);
-            vi s = B_TO_32(B_LOAD(tile + (4 + j / 2) * LANES)), h = V_SRL(high, (int)(2 * j));
-            s = V_AND(V_SRL(s, (int)(j % 2 * 4)), V_SET32(15));
-            s = V_OR(s, V_SLL(V_AND(h, V_SET32(3)), 4));
-            vf ds = V_MUL_PS(d, V_CVT_PS(V_SUB32(s, V_SET32(32))));
+            const vf ds = V_MUL_PS(d, iq4_xs_scale(tile, j));
             EACH (i, n)
                 acc[i] = add_block(acc[i], sum[i], ds, row[i].d[8 * b + j]);
         }
@@ -294,24 +198,6 @@ INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row,
 TILE_FN(tile_iq4_xs)
 
 /* ---- blocks of 256 ---- */
-
-/* Scale and min of sub-block j as floats, from the 12 bytes per row. */
-INLINE void k4_scale(const uint8_t *s, uint32_t j, vf *scale, vf *min)
-{
-    const vi six = V_SET32(63), four = V_SET32(15);
-    vi sc, mn;
-    if (j < 4) {
-        sc = V_AND(B_TO_32(B_LOAD(s + LANES * j)), six);
-        mn = V_AND(B_TO_32(B_LOAD(s + LANES * (j + 4))), six);
-    } else {
-        vi a = B_TO_32(B_LOAD(s + LANES * (j + 4))), b = B_TO_32(B_LOAD(s + LANES * (j - 4))),
-           c = B_TO_32(B_LOAD(s + LANES * j));
-        sc = V_OR(V_AND(a, four), V_SLL(V_SRL(b, 6), 4));
-        mn = V_OR(V_SRL(a, 4), V_SLL(V_SRL(c, 6), 4));
-    }
-    *scale = V_CVT_PS(sc);
-    *min = V_CVT_PS(mn);
-}
 
 /* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
 INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row,

@@ -75,6 +75,7 @@ int aq_fill_attn(aq_model *m, const aq_hp *hp, uint32_t i, uint8_t rope, uint32_
     l->gated = gated;
     l->n_rot = hp->n_rot;
     l->rope_base = hp->rope_base;
+    memcpy(l->sect, hp->sect, sizeof l->sect);
     l->scale = hp->scale;
     l->score_scale = hp->score_scale != 0 ? hp->score_scale : 1.0f / sqrtf((float)hp->d_k);
     if ((gated || (flags & AQ_FILL_V_IS_K)) && hp->d_k != hp->d_v)

@@ -20,6 +20,7 @@ typedef struct aq_hp {
     uint32_t n_kv[AQ_LAYERS_MAX], n_ff[AQ_LAYERS_MAX];
     uint8_t exp_gate, exp_renorm, act; /* what the arch sets where the file is silent */
     float rope_base, score_scale;      /* attention.scale, 0 = absent */
+    uint32_t sect[4];                  /* rope.dimension_sections, by aq_get_sections */
     aq_rope_scale scale;
 } aq_hp;
 
@@ -67,6 +68,8 @@ int aq_fill_delta(aq_model *, const aq_hp *, const aq_hp_delta *, uint32_t layer
                   aq_err *) AQ_MUST;
 /** Which layers are recurrent, ret [n_all]: an array of yes and no, else all but every full_attention_interval-th. */
 int aq_get_recurrent(const aq_model *, const aq_hp *, uint32_t *ret, aq_err *) AQ_MUST;
+/** Sections of an interleaved rope into hp. */
+int aq_get_sections(const aq_model *, aq_hp *, aq_err *) AQ_MUST;
 /** What a draft (MTP) layer has beside its blocks. */
 int aq_fill_draft(aq_model *, const aq_hp *, uint32_t layer, aq_err *) AQ_MUST;
 /** `blk.LAYER.NAME` into the layer's role w. */

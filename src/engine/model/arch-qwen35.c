@@ -82,6 +82,20 @@ int aq_get_recurrent(const aq_model *m, const aq_hp *hp, uint32_t *ret, aq_err *
     return 0;
 }
 
+int aq_get_sections(const aq_model *m, aq_hp *hp, aq_err *err)
+{
+    char key[128];
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", m->info.arch);
+    int rc = aq_gguf_u32s(m->gguf, key, hp->sect, 4, err);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < 4; i++)
+        if (hp->sect[i] > AQ_HEAD_DIM_MAX)
+            return aq_fail(err, AQ_E_FORMAT, "%s: '%s' has a section of %u; the file is damaged",
+                           m->gguf->shard[0].file, key, hp->sect[i]);
+    return 0;
+}
+
 static int fill(aq_model *m, aq_err *err)
 {
     aq_hp hp;
@@ -91,6 +105,7 @@ static int fill(aq_model *m, aq_err *err)
     int rc;
     if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = aq_get_delta(m, &d, err)) < 0 ||
         (rc = aq_get_recurrent(m, &hp, recurrent, err)) < 0 ||
+        (rc = aq_get_sections(m, &hp, err)) < 0 ||
         (moe && (rc = aq_fill_moe_keys(m, &hp, err)) < 0))
         return rc;
     for (uint32_t i = 0; i < hp.n_all; i++) {

@@ -207,7 +207,8 @@ static int fill(aq_model *m, aq_err *err)
     int rc;
     if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = aq_get_delta(m, &d, err)) < 0 ||
         (rc = aq_get_recurrent(m, &hp, recurrent, err)) < 0 ||
-        (rc = aq_fill_moe_keys(m, &hp, err)) < 0 || (rc = get_streams(m, &rank, err)) < 0 ||
+        (rc = aq_get_sections(m, &hp, err)) < 0 || (rc = aq_fill_moe_keys(m, &hp, err)) < 0 ||
+        (rc = get_streams(m, &rank, err)) < 0 ||
         (rc = aq_arch_u32s(m, &hp, "attention.compress_ratios", block, err)) < 0)
         return rc;
     m->n_left_out = m->info.n_draft;

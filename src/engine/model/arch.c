@@ -119,7 +119,16 @@ int aq_bind_layer(aq_model *m, uint32_t layer, uint32_t w, const char *name, boo
 {
     char full[KEY_BYTES];
     snprintf(full, sizeof full, "blk.%u.%s", layer, name);
-    return aq_bind(m, full, required, ne0, ne1, ne2, &m->layer[layer].w[w], err);
+    aq_layer *l = &m->layer[layer];
+    int rc = aq_bind(m, full, required, ne0, ne1, ne2, &l->w[w], err);
+    size_t n = strlen(full), cut = sizeof ".weight" - 1;
+    /* Two tensors called scale are something else: a norm of the router's input, and a factor of experts' weights, which is the same. */
+    if (rc <= 0 || w == AQ_W_ROUTER || w == AQ_W_EXP_DOWN || n < cut ||
+        strcmp(full + n - cut, ".weight"))
+        return rc;
+    snprintf(full + n - cut, sizeof full - n + cut, ".scale");
+    int got = aq_bind(m, full, false, m->tensor[l->w[w]].ne[2], 1, 1, &l->fac[w], err);
+    return got < 0 ? got : rc;
 }
 
 bool aq_has_layer(const aq_model *m, uint32_t layer, const char *name)
@@ -283,7 +292,7 @@ int aq_fill_start(aq_model *m, aq_hp *hp, aq_err *err)
     for (uint32_t i = 0; i < hp->n_all; i++) {
         m->layer[i].cut_ok = 1;
         for (uint32_t w = 0; w < AQ_W_N; w++)
-            m->layer[i].w[w] = -1;
+            m->layer[i].w[w] = m->layer[i].fac[w] = -1;
     }
     if ((rc = aq_bind(m, "token_embd.weight", true, hp->n_embd, 0, 1, &m->w_embd, err)) < 0)
         return rc;
@@ -298,6 +307,8 @@ int aq_fill_start(aq_model *m, aq_hp *hp, aq_err *err)
     bool norm = aq_gguf_tensor(m->gguf, "output_hc_norm.weight", 21) < 0;
     if ((rc = aq_bind(m, "output_norm.weight", norm, hp->n_embd, 1, 1, &m->w_out_norm, err)) < 0 ||
         (rc = aq_bind(m, "output.weight", false, hp->n_embd, n_vocab, 1, &m->w_out, err)) < 0 ||
+        (m->w_out >= 0 &&
+         (rc = aq_bind(m, "output.scale", false, 1, 1, 1, &m->w_out_fac, err)) < 0) ||
         (rc = aq_bind(m, "rope_freqs.weight", false, hp->n_rot / 2, 1, 1, &m->w_rope_freqs, err)) <
             0)
         return rc;

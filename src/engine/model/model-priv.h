@@ -211,11 +211,16 @@ typedef struct aq_layer {
     uint8_t mixer, ffn, cut_ok; /* cut_ok: layers may be parted before this one */
     int32_t w[AQ_W_N];
     uint32_t row0[AQ_W_N], rows[AQ_W_N]; /* rows of the tensor that are this role's; rows 0 = all */
+    int32_t
+        fac[AQ_W_N]; /* factor of a matrix's results, one a matrix (NVFP4's second scale); -1 = 1 */
     /* attention */
     uint32_t n_head, n_kv, d_k, d_v;
     uint8_t rope, gated;    /* gated: AQ_W_Q emits per head [q | gate], output × σ(gate) */
     uint32_t n_rot, window; /* window 0 = full */
     float rope_base, score_scale;
+    /* Interleaved sections, for positions of time, height and width; of text all three are equal. A pair that none of the three has takes the
+     * fourth, which for text is 0: it does not turn. All 0 = no sections. */
+    uint32_t sect[4];
     aq_rope_scale scale;
     uint8_t v_norm; /* v is divided by its RMS */
     uint32_t
@@ -247,7 +252,8 @@ struct aq_model {
     uint32_t n_tensor;
     aq_layer *layer; /* [info.n_layer + info.n_draft], the draft layers last */
     int32_t w_embd, w_out_norm,
-        w_out;            /* w_out == w_embd when tied; -1 when opened for the vocabulary only */
+        w_out,            /* w_out == w_embd when tied; -1 when opened for the vocabulary only */
+        w_out_fac;        /* factor of the head's results, or -1 */
     int32_t w_rope_freqs; /* divisors of the rope frequencies, or -1 */
     int32_t w_ple_embd, w_ple_proj, w_ple_norm; /* per-layer embeddings, or -1 */
     uint32_t n_ple;                             /* values of one layer's */

@@ -117,7 +117,7 @@ static int load_vocab(aq_model *m, const char *model, const char *pre, aq_err *e
                         pre)) /* before anything is read, so that the refusal names what matters */
         return aq_vocab_new(&in, &m->vocab, err);
     /* What these kinds mean when the file does not say. */
-    in.add_bos = strcmp(model, "gpt2") != 0 || (pre && !strcmp(pre, "tekken"));
+    in.add_bos = aq_vocab_adds_bos(model, pre);
     in.add_space_prefix = !strcmp(model, "llama");
     if ((rc = strings(g, "tokenizer.ggml.tokens", &tok, &in.n_tok, AQ_VOCAB_TOK_MAX, err)) < 0 ||
         (rc = strings(g, "tokenizer.ggml.merges", &merge, &in.n_merge, AQ_VOCAB_MERGE_MAX, err)) <
@@ -271,7 +271,7 @@ int aq_render(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *va
     __attribute__((cleanup(job_clear_p))) job j = {0};
     int rc = prepare(m, tmpl, n_tmpl, vars_json, n_vars, &j, err);
 
-    return rc < 0 ? rc : aq_tmpl_render(j.t, j.vars, ret, err);
+    return rc < 0 ? rc : aq_tmpl_render_whole(j.t, j.vars, ret, err);
 }
 
 int aq_render_tokens(const aq_model *m, const char *tmpl, size_t n_tmpl, const char *vars_json,

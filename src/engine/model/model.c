@@ -74,6 +74,14 @@ static int check_types(const aq_model *m, aq_err *err)
     return 0;
 }
 
+/** How some file's activations were to be rounded for 4-bit products: nothing is rounded that way here. */
+static bool input_scale(aq_str name)
+{
+    static const char end[] = ".input_scale";
+    uint32_t n = sizeof end - 1;
+    return name.n > n && !memcmp(name.p + name.n - n, end, n);
+}
+
 /** A tensor `blk.N.…` of a layer that is not computed. */
 static bool left_out(const aq_model *m, aq_str name)
 {
@@ -94,17 +102,20 @@ static int check_all_bound(const aq_model *m, aq_err *err)
         return aq_fail(err, AQ_E_NOMEM, "%s: no memory for %u tensors", file_of(m), m->n_tensor);
     const int32_t ends[] = {m->w_embd,     m->w_out_norm, m->w_out,      m->w_rope_freqs,
                             m->w_ple_embd, m->w_ple_proj, m->w_ple_norm, m->w_hc_norm,
-                            m->w_hc_down,  m->w_hc_up,    m->w_ngram};
+                            m->w_hc_down,  m->w_hc_up,    m->w_ngram,    m->w_out_fac};
     for (size_t i = 0; i < AQ_LEN(ends); i++)
         if (ends[i] >= 0)
             used[ends[i]] = 1;
     for (uint32_t i = 0; i < m->info.n_layer + m->info.n_draft; i++)
-        for (uint32_t w = 0; w < AQ_W_N; w++)
+        for (uint32_t w = 0; w < AQ_W_N; w++) {
             if (m->layer[i].w[w] >= 0)
                 used[m->layer[i].w[w]] = 1;
+            if (m->layer[i].fac[w] >= 0)
+                used[m->layer[i].fac[w]] = 1;
+        }
     for (uint32_t i = 0; i < m->n_tensor; i++) {
         char show[AQ_SHOW_BYTES];
-        if (!used[i] && !left_out(m, m->tensor[i].name))
+        if (!used[i] && !left_out(m, m->tensor[i].name) && !input_scale(m->tensor[i].name))
             return aq_fail(err, AQ_E_UNSUPPORTED,
                            "%s: tensor '%s' has no place in a %s model as this version knows it, "
                            "so the answers would be wrong without it",
@@ -242,7 +253,7 @@ static int build(aq_gguf *g, uint32_t flags, aq_model **ret, aq_err *err)
     m->gguf = AQ_STEAL(gguf);
     m->tensor = m->gguf->tensor;
     m->n_tensor = m->gguf->n_tensor;
-    m->w_embd = m->w_out_norm = m->w_out = m->w_rope_freqs = -1;
+    m->w_embd = m->w_out_norm = m->w_out = m->w_out_fac = m->w_rope_freqs = -1;
     m->w_ple_embd = m->w_ple_proj = m->w_ple_norm = -1;
     m->w_hc_norm = m->w_hc_down = m->w_hc_up = m->w_ngram = -1;
     int rc;

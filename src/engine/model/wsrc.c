@@ -3,6 +3,7 @@
  * a file that is removed or replaced meanwhile still gives the bytes that the header belongs to; one that is cut short or written to
  * is an error. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -76,6 +77,14 @@ static int file_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_
     return check_unwritten(f->fd[t->shard], s, err);
 }
 
+static void file_ahead(void *self, uint32_t tensor, uint64_t off, size_t n)
+{
+    const files *f = self;
+    const aq_tensor *t = tensor < f->g->n_tensor ? &f->g->tensor[tensor] : NULL;
+    if (t && off <= t->bytes && n <= t->bytes - off)
+        posix_fadvise(f->fd[t->shard], (off_t)(t->off + off), (off_t)n, POSIX_FADV_WILLNEED);
+}
+
 static void file_close(void *self)
 {
     files *f = self;
@@ -98,6 +107,6 @@ int aq_wsrc_files(aq_gguf *g, aq_wsrc *ret, aq_err *err)
         f->fd[i] = g->shard[i].fd;
         g->shard[i].fd = -1;
     }
-    *ret = (aq_wsrc){.self = f, .read = file_read, .close = file_close};
+    *ret = (aq_wsrc){.self = f, .read = file_read, .close = file_close, .ahead = file_ahead};
     return 0;
 }

@@ -12,8 +12,8 @@
 
 #define PIECE_MAX 8192u /* bytes of one event */
 
-/* True with the place of the first stop string in r->held; else *ret_at bytes can go. */
-static bool find_stop(const aq_req *r, size_t *ret_at)
+/* True with the place of the first stop string in r->held, and r->stopped_by; else *ret_at bytes can go. */
+static bool find_stop(aq_req *r, size_t *ret_at)
 {
     const char *p = (const char *)r->held.p;
     size_t n = r->held.n;
@@ -24,6 +24,7 @@ static bool find_stop(const aq_req *r, size_t *ret_at)
             size_t m = r->stop_n[k];
             if (m <= n - i && !memcmp(p + i, r->stop[k], m)) {
                 *ret_at = i;
+                r->stopped_by = k + 1;
                 return true;
             }
             if (m > n - i && *ret_at == n && !memcmp(p + i, r->stop[k], n - i))

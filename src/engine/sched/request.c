@@ -81,6 +81,7 @@ static bool peek(aq_req *r, final_rec *f, const void **ret, uint32_t *ret_n)
         *ret_n = sizeof f->head + sizeof f->usage;
     } else if (r->final_rc >= 0) {
         f->head.kind = AQ_EV_DONE;
+        f->head.call = r->stopped_by;
         *ret_n = sizeof f->head;
     } else {
         f->head.kind = AQ_EV_ERROR;

@@ -117,6 +117,7 @@ struct aq_req {
     bool ignore_eog;
     char *stop[AQ_STOP_MAX];
     uint32_t stop_n[AQ_STOP_MAX], n_stop;
+    uint32_t stopped_by; /* number of the stop string that was found, from 1; 0 = none */
     aq_detok detok;
     aq_toolparse *parse; /* NULL: the prompt came as tokens, all is content */
     aq_guide *guide;     /* NULL: any answer will do */

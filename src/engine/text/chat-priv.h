@@ -31,6 +31,7 @@ typedef struct aq_chat_caps {
     uint8_t calls;   /* AQ_CALLS_* */
     bool has_tools;  /* the template shows tools and calls; else they are told in the system text */
     bool args_text;  /* it wants arguments as JSON text, not as an object */
+    bool args_both;  /* it takes an object too, and prints text as it is */
     bool need_desc;  /* it cannot render a tool without a description */
     bool one_call;   /* it takes one call a message */
     bool system;     /* it takes a system message */

@@ -140,6 +140,8 @@ int aq_chat_probe(const aq_tmpl *t, const char *src, const aq_vocab *v, aq_chat_
         c.has_tools = shows(&p, obj, desc, "toolq valq RESQ1");
         if (!c.has_tools || shows(&p, obj, desc, "{'argq'")) /* printed, not written as JSON */
             c.has_tools |= c.args_text = shows(&p, text, desc, "toolq valq RESQ1");
+        c.args_both = c.has_tools && !c.args_text &&
+                      shows(&p, text, desc, "{\"argq\":\"valq\"} RESQ1"); /* as it was written */
         c.need_desc = c.has_tools && !shows(&p, USER, bare, "toolq");
         c.one_call = c.has_tools && !shows(&p, c.args_text ? two_text : two, desc, "valq valr");
     }

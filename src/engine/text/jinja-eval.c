@@ -421,6 +421,7 @@ jv aq_jx_eval(jx *x, const jx_node *n)
 static void run_loop(jx *x, const jx_node *n, jv what, uint32_t depth, jx_buf *out)
 {
     jx_scope *saved = x->scope, *s;
+    bool whole = false; /* a body was run to its end */
     jv items = aq_jx_iter(x, what);
 
     if (x->rc || !(s = scope_new(x, saved)))
@@ -452,13 +453,14 @@ static void run_loop(jx *x, const jx_node *n, jv what, uint32_t depth, jx_buf *o
         aq_jx_exec(x, n->item[0], out);
         x->scope = saved;
         aq_jx_leave(x);
+        whole |= !x->jump;
         if (x->jump == N_BREAK) {
             x->jump = 0;
             break;
         }
         x->jump = 0;
     }
-    if (!items.l->n && n->d)
+    if (!whole && n->d) /* as Jinja has it: also when each body was left early */
         aq_jx_exec(x, n->d, out);
 }
 

@@ -103,9 +103,10 @@ static jv m_replace(ARGS)
     return x->rc ? JX_UNDEF : aq_jx_replace(x, self.s, a, b, count(arg[2]));
 }
 
-static bool affix(const jx_str *s, const jx_str *a, bool end)
+static bool affix(jx *x, const jx_str *s, const jx_str *a, bool end)
 {
-    return a->n <= s->n && !memcmp(end ? s->p + s->n - a->n : s->p, a->p, a->n);
+    return a->n <= s->n && !memcmp(end ? s->p + s->n - a->n : s->p, a->p, a->n) &&
+           aq_jx_affix(x, s, a, end);
 }
 
 static jv affixes(jx *x, jv self, jv what, bool end)
@@ -115,12 +116,12 @@ static jv affixes(jx *x, jv self, jv what, bool end)
     if (what.kind == V_TUPLE) {
         for (uint32_t i = 0; !x->rc && !hit && i < what.l->n; i++) {
             const jx_str *a = str(x, what.l->item[i], "startswith");
-            hit = a && affix(self.s, a, end);
+            hit = a && affix(x, self.s, a, end);
         }
         return aq_jx_bool(hit);
     }
     const jx_str *a = str(x, what, end ? "endswith" : "startswith");
-    return aq_jx_bool(a && affix(self.s, a, end));
+    return aq_jx_bool(a && affix(x, self.s, a, end));
 }
 
 static jv m_startswith(ARGS)
@@ -136,17 +137,17 @@ static jv m_endswith(ARGS)
 static jv m_removeprefix(ARGS)
 {
     const jx_str *a = str(x, arg[0], "removeprefix");
-    return x->rc                     ? JX_UNDEF
-           : affix(self.s, a, false) ? aq_jx_sub(x, self.s, a->n, self.s->n)
-                                     : self;
+    return x->rc                        ? JX_UNDEF
+           : affix(x, self.s, a, false) ? aq_jx_sub(x, self.s, a->n, self.s->n)
+                                        : self;
 }
 
 static jv m_removesuffix(ARGS)
 {
     const jx_str *a = str(x, arg[0], "removesuffix");
-    return x->rc                    ? JX_UNDEF
-           : affix(self.s, a, true) ? aq_jx_sub(x, self.s, 0, self.s->n - a->n)
-                                    : self;
+    return x->rc                       ? JX_UNDEF
+           : affix(x, self.s, a, true) ? aq_jx_sub(x, self.s, 0, self.s->n - a->n)
+                                       : self;
 }
 
 static jv m_join(ARGS)
@@ -374,6 +375,30 @@ static const jx_func dict_methods[] = {{"get", "key default", m_get},
                                        {"keys", "", m_keys},
                                        {"values", "", m_values},
                                        {"items", "", m_items}};
+/* ---- of loops ---- */
+
+static jv m_loop_cycle(ARGS)
+{
+    if (!raw->n_pos) {
+        aq_jx_fail(x, AQ_E_FORMAT, "loop.cycle() takes at least one argument");
+        return JX_UNDEF;
+    }
+    return raw->pos[self.loop->at % raw->n_pos];
+}
+
+static jv m_loop_changed(ARGS)
+{
+    jv now = aq_jx_list(x, V_TUPLE, raw->n_pos);
+    for (uint32_t i = 0; !x->rc && i < raw->n_pos; i++)
+        aq_jx_push(x, now, raw->pos[i]);
+    if (x->rc || (self.loop->changed.kind == V_TUPLE && aq_jx_equal(x, self.loop->changed, now)))
+        return aq_jx_bool(false);
+    self.loop->changed = now;
+    return aq_jx_bool(true);
+}
+
+static const jx_func loop_methods[] = {{"cycle", "*", m_loop_cycle},
+                                       {"changed", "*", m_loop_changed}};
 static const jx_func list_methods[] = {{"index", "value", m_list_index},
                                        {"count", "value", m_list_count}};
 
@@ -386,9 +411,11 @@ const jx_func *aq_jx_method_of(jv v, const char *name, bool *ret_unsafe)
     const char *const *no = v.kind == V_LIST ? list_no : v.kind == V_DICT ? dict_no : NULL;
     const jx_func *t = v.kind == V_STR    ? str_methods
                        : v.kind == V_DICT ? dict_methods
+                       : v.kind == V_LOOP ? loop_methods
                                           : list_methods;
     size_t n = v.kind == V_STR                         ? AQ_LEN(str_methods)
                : v.kind == V_DICT                      ? AQ_LEN(dict_methods)
+               : v.kind == V_LOOP                      ? AQ_LEN(loop_methods)
                : v.kind == V_LIST || v.kind == V_TUPLE ? AQ_LEN(list_methods)
                                                        : 0;
 

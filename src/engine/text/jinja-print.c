@@ -39,13 +39,13 @@ void aq_jx_raw(jx *x, jx_buf *b, const char *p, size_t n)
     }
 }
 
-void aq_jx_span(jx *x, jx_buf *b, uint32_t start, uint32_t end)
+void aq_jx_span(jx *x, jx_buf *b, jx_span sp)
 {
-    if (start >= end || x->rc)
+    if (sp.start >= sp.end || x->rc)
         return;
     if (b->n_span == b->cap_span) {
         uint32_t cap = b->cap_span ? b->cap_span * 2 : 8;
-        aq_span *s = aq_jx_alloc(x, cap * sizeof *s);
+        jx_span *s = aq_jx_alloc(x, cap * sizeof *s);
         if (!s)
             return;
         if (b->n_span)
@@ -53,7 +53,7 @@ void aq_jx_span(jx *x, jx_buf *b, uint32_t start, uint32_t end)
         b->span = s;
         b->cap_span = cap;
     }
-    b->span[b->n_span++] = (aq_span){start, end};
+    b->span[b->n_span++] = sp;
 }
 
 void aq_jx_putstr(jx *x, jx_buf *b, const jx_str *s)
@@ -61,8 +61,12 @@ void aq_jx_putstr(jx *x, jx_buf *b, const jx_str *s)
     uint32_t base = b->n;
 
     aq_jx_raw(x, b, s->p, s->n);
-    for (uint32_t i = 0; !x->rc && i < s->n_span; i++)
-        aq_jx_span(x, b, base + s->span[i].start, base + s->span[i].end);
+    for (uint32_t i = 0; !x->rc && i < s->n_span; i++) {
+        jx_span sp = s->span[i];
+        sp.start += base;
+        sp.end += base;
+        aq_jx_span(x, b, sp);
+    }
 }
 
 jv aq_jx_take(jx *x, jx_buf *b)
@@ -80,7 +84,7 @@ jv aq_jx_take(jx *x, jx_buf *b)
 void aq_jx_walk(jx *x, jx_walk *w, jx_buf *b, uint32_t i)
 {
     while (w->at < w->s->n_span) {
-        const aq_span *s = &w->s->span[w->at];
+        const jx_span *s = &w->s->span[w->at];
         if (!w->open && s->start > i)
             break;
         if (!w->open) {
@@ -89,7 +93,7 @@ void aq_jx_walk(jx *x, jx_walk *w, jx_buf *b, uint32_t i)
         }
         if (s->end > i)
             break;
-        aq_jx_span(x, b, w->start, b->n);
+        aq_jx_span(x, b, (jx_span){w->start, b->n, s->leaf, s->ends});
         w->open = false;
         w->at++;
     }

@@ -59,18 +59,37 @@ typedef struct jv {
     };
 } jv;
 
+/* A part of a string that a user wrote; see jinja-span.c. */
+#define JX_NO_LEAF UINT32_MAX /* marked for its look only */
+enum { JX_FIRST = 1, JX_LAST = 2, JX_IN_FIRST = 4, JX_IN_LAST = 8 };
+typedef struct jx_span {
+    uint32_t start, end; /* bytes [start, end) */
+    uint32_t leaf;
+    uint8_t ends;
+} jx_span;
+typedef struct jx_leaf {
+    const char *p;
+    uint32_t n;
+    uint8_t known; /* a word of the template's own matched it */
+} jx_leaf;
+typedef struct jx_leaves {
+    jx_leaf *leaf; /* [n] */
+    uint32_t *slot, n, cap;
+    uint32_t deny; /* 1 + the leaf that no word of the template matches in this rendering, or 0 */
+} jx_leaves;
+
 /* Growing bytes with spans, in the arena. Older views of p stay valid when it moves. */
 typedef struct jx_buf {
     char *p;
     uint32_t n, cap;
-    aq_span *span;
+    jx_span *span;
     uint32_t n_span, cap_span;
 } jx_buf;
 
 struct jx_str {
     const char *p;
     uint32_t n, n_span;
-    const aq_span *span;
+    const jx_span *span;
     jx_buf *buf; /* the buffer that this string is a beginning of, if it was made by joining */
 };
 
@@ -243,6 +262,7 @@ typedef struct jx {
     uint8_t jump;         /* 0, N_BREAK, N_CONTINUE */
     jv block;             /* what a filter without operand works on: the text of a block */
     uint32_t sym_loop, sym_caller, sym_varargs, sym_kwargs;
+    jx_leaves leaves;
 } jx;
 
 typedef struct jx_args {
@@ -329,7 +349,7 @@ bool aq_jx_is(jv, const char *text); /* a string equal to text */
 /* jinja-print.c: values to text, with spans */
 void aq_jx_raw(jx *, jx_buf *, const char *, size_t n);
 void aq_jx_putstr(jx *, jx_buf *, const jx_str *);
-void aq_jx_span(jx *, jx_buf *, uint32_t start, uint32_t end);
+void aq_jx_span(jx *, jx_buf *, jx_span);
 jv aq_jx_take(jx *, jx_buf *); /* a string of the buffer's content, which may go on growing */
 void aq_jx_print(jx *, jx_buf *, jv); /* str() */
 void aq_jx_repr(jx *, jx_buf *, jv);  /* repr() */
@@ -350,6 +370,18 @@ typedef struct jx_walk {
     bool open;
 } jx_walk;
 void aq_jx_walk(jx *, jx_walk *, jx_buf *, uint32_t i);
+
+/* jinja-span.c */
+uint32_t aq_jx_leaf(jx *, const char *p, uint32_t n); /* of a string of the variables; borrows p */
+uint8_t aq_jx_ends(jx *, const char *p, uint32_t n);  /* that a whole string has */
+jx_span aq_jx_cut(jx *, const jx_str *, const jx_span *, uint32_t a,
+                  uint32_t b); /* to bytes [a, b) */
+/** Of equal texts: whether they count as equal. */
+bool aq_jx_same(jx *, const jx_str *, const jx_str *);
+/** Of a text that begins (end: ends) with the word: whether that counts. */
+bool aq_jx_affix(jx *, const jx_str *, const jx_str *word, bool end);
+/** Stretches of the output where leaves came through whole, or whole but for white space around: ret [n_span], the count back. */
+uint32_t aq_jx_whole(jx *, const jx_buf *out, aq_span *ret);
 
 /* jinja-string.c: Python's string operations */
 jv aq_jx_strip(jx *, const jx_str *, const jx_str *chars,

@@ -77,11 +77,11 @@ jv aq_jx_sub(jx *x, const jx_str *s, uint32_t a, uint32_t b)
         k++;
     if (k == lo)
         return v;
-    aq_span *sp = aq_jx_alloc(x, (k - lo) * sizeof *sp);
+    jx_span *sp = aq_jx_alloc(x, (k - lo) * sizeof *sp);
     if (!sp)
         return JX_UNDEF;
     for (uint32_t i = lo; i < k; i++)
-        sp[i - lo] = (aq_span){AQ_MAX(s->span[i].start, a) - a, AQ_MIN(s->span[i].end, b) - a};
+        sp[i - lo] = aq_jx_cut(x, s, &s->span[i], a, b);
     v.s->span = sp;
     v.s->n_span = k - lo;
     return v;
@@ -204,7 +204,12 @@ const jv *aq_jx_find(jx *x, const jx_dict *d, jv key)
 {
     uint32_t k = find(x, d, key);
 
-    return k == UINT32_MAX ? NULL : &d->pair[k].val;
+    if (k == UINT32_MAX)
+        return NULL;
+    if (key.kind == V_STR && d->pair[k].key.kind == V_STR &&
+        !aq_jx_same(x, key.s, d->pair[k].key.s))
+        return NULL;
+    return &d->pair[k].val;
 }
 
 const jv *aq_jx_findz(jx *x, const jx_dict *d, const char *key)
@@ -293,7 +298,8 @@ bool aq_jx_equal(jx *x, jv a, jv b)
     case V_BIG:
     case V_STR:
         aq_jx_work(x, a.s->n);
-        return a.s->n == b.s->n && !memcmp(a.s->p, b.s->p, a.s->n);
+        eq = a.s->n == b.s->n && !memcmp(a.s->p, b.s->p, a.s->n);
+        return eq && aq_jx_same(x, a.s, b.s);
     case V_LIST:
     case V_TUPLE:
         if (a.l->n != b.l->n || !aq_jx_enter(x))

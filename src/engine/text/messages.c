@@ -162,6 +162,8 @@ static int check_calls(list *l, msg *m, const aq_json *calls, aq_err *err)
     return 0;
 }
 
+/* Text that a client sent back stays to the byte where the template prints it as it is: so the prompt goes on as the answer that
+ * was sampled did. */
 static int put_args(const list *l, aq_bytes *out, const aq_json *args, bool text)
 {
     AQ_AUTO(aq_bytes_clear) aq_bytes b = {0};
@@ -184,7 +186,9 @@ static int put_args(const list *l, aq_bytes *out, const aq_json *args, bool text
 static int put_call(const list *l, aq_bytes *out, const aq_json *call)
 {
     const aq_json *f = aq_json_get(call, "function"), *name = aq_json_get(f, "name");
+    const aq_json *args = aq_json_get(f, "arguments");
     const char *id = aq_json_str(call, "id");
+    bool sent = args && args->kind == AQ_JSON_STR;
     int rc = aq_bytes_puts(out, "{\"id\":");
 
     if (rc >= 0)
@@ -196,7 +200,7 @@ static int put_call(const list *l, aq_bytes *out, const aq_json *call)
     if (rc >= 0)
         rc = aq_bytes_puts(out, ",\"arguments\":");
     if (rc >= 0)
-        rc = put_args(l, out, aq_json_get(f, "arguments"), l->caps->args_text);
+        rc = put_args(l, out, args, l->caps->args_text || (l->caps->args_both && sent));
     return rc < 0 ? rc : aq_bytes_puts(out, "}}");
 }
 
@@ -208,13 +212,16 @@ static int calls_to_text(list *l, msg *m, aq_err *err)
 
     for (const aq_json *c = m->calls; c && rc >= 0; c = c->next) {
         const aq_json *f = aq_json_get(c, "function"), *name = aq_json_get(f, "name");
+        const aq_json *args = aq_json_get(f, "arguments");
         rc = aq_bytes_putf(&b, "%s<tool_call>\n{\"name\": ", b.n ? "\n" : "");
         if (rc >= 0)
             rc = aq_json_quote(&b, name->str, name->n);
         if (rc >= 0)
             rc = aq_bytes_puts(&b, ", \"arguments\": ");
-        if (rc >= 0)
-            rc = put_args(l, &b, aq_json_get(f, "arguments"), false);
+        if (rc >= 0 && args && args->kind == AQ_JSON_STR && args->n)
+            rc = aq_bytes_put(&b, args->str, args->n); /* an object's: check_calls saw to it */
+        else if (rc >= 0)
+            rc = put_args(l, &b, args, false);
         if (rc >= 0)
             rc = aq_bytes_puts(&b, "}\n</tool_call>");
     }

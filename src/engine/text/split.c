@@ -317,8 +317,45 @@ static const aq_splitter splitters[] = {
     {"deepseek-v3", split_deepseek, first_deepseek, false},
 };
 
+/* Names that converters give to vocabularies of the same rules. */
+static const char *const alias[][2] = {
+    {"olmo", "gpt-2"},
+    {"phi-2", "gpt-2"},
+    {"mpt", "gpt-2"},
+    {"gigachat", "gpt-2"},
+    {"exaone4", "gpt-2"},
+    {"a.x-4.0", "gpt-2"},
+    {"mellum", "gpt-2"},
+    {"trillion", "gpt-2"},
+    {"command-r", "starcoder"},
+    {"codeshell", "starcoder"},
+    {"minerva-7b", "starcoder"},
+    {"exaone", "starcoder"},
+    {"deepseek-r1-qwen", "qwen2"},
+    {"megrez", "qwen2"},
+    {"kormo", "qwen2"},
+    {"stablelm2", "qwen2"},
+    {"hunyuan", "qwen2"},
+    {"llama3", "llama-bpe"},
+    {"llama-v3", "llama-bpe"},
+    {"falcon3", "llama-bpe"},
+    {"pixtral", "llama-bpe"},
+    {"lfm2", "llama-bpe"},
+    {"midm-2.0", "llama-bpe"},
+    {"smaug-bpe", "glm4"},
+    {"dbrx", "glm4"},
+    {"chatglm-bpe", "glm4"},
+    {"llama4", "gpt-4o"},
+    {"kanana2", "gpt-4o"},
+    {"hunyuan-dense", "deepseek-v3"},
+    {"joyai-llm", "deepseek-v3"},
+};
+
 const aq_splitter *aq_splitter_find(const char *pre)
 {
+    for (size_t i = 0; pre && i < AQ_LEN(alias); i++)
+        if (!strcmp(alias[i][0], pre))
+            pre = alias[i][1];
     for (size_t i = 0; pre && i < AQ_LEN(splitters); i++)
         if (!strcmp(splitters[i].pre, pre))
             return &splitters[i];

@@ -79,9 +79,10 @@ static jv text(jx *x, const char *p, uint32_t n, int mark)
 
     if (x->rc || !n || mark == MARK_NEVER || (mark == MARK_SUSPICIOUS && !suspicious(p, n)))
         return v;
-    aq_span *s = aq_jx_alloc(x, sizeof *s);
+    jx_span *s = aq_jx_alloc(x, sizeof *s);
     if (s) {
-        *s = (aq_span){0, n};
+        uint32_t leaf = mark == MARK_ALL ? aq_jx_leaf(x, p, n) : JX_NO_LEAF;
+        *s = (jx_span){0, n, leaf, aq_jx_ends(x, p, n)};
         v.s->span = s;
         v.s->n_span = 1;
     }
@@ -166,55 +167,107 @@ void aq_rendered_clear(aq_rendered *r)
 {
     aq_bytes_clear(&r->text);
     free(r->user);
+    free(r->whole);
     *r = (aq_rendered){0};
 }
 
-static int render(jx *x, const aq_json *vars, aq_rendered *ret)
+/** deny: as jx_leaves.deny. The output stays in x's arena. */
+static int run(jx *x, const aq_json *vars, uint32_t deny, jx_buf *out)
 {
-    jx_scope top = {0};
-    jx_buf out = {0};
+    const aq_tmpl *t = x->tmpl;
+    jx_scope *top;
 
-    x->scope = &top;
+    x->line = 1;
+    x->block = JX_UNDEF;
+    x->sym_loop = sym_of(t, "loop");
+    x->sym_caller = sym_of(t, "caller");
+    x->sym_varargs = sym_of(t, "varargs");
+    x->sym_kwargs = sym_of(t, "kwargs");
+    x->leaves.deny = deny;
+    if (!(top = aq_jx_alloc(x, sizeof *top)))
+        return x->rc;
+    x->scope = top;
     for (const aq_json *c = vars->n ? vars->item : NULL; c && !x->rc; c = c->next) {
-        uint32_t s = sym_of(x->tmpl, c->key);
+        uint32_t s = sym_of(t, c->key);
         if (s != UINT32_MAX)
             aq_jx_set(x, s, value(x, c, mark_of(c->key), NULL, false));
     }
-    aq_jx_exec(x, x->tmpl->root, &out);
-    if (x->rc)
-        return x->rc;
+    aq_jx_exec(x, t->root, out);
+    return x->rc;
+}
+
+#define KNOWN_MAX 64u /* words of the user's that are looked at again */
+
+/** Words that the template compared with its own without effect count as any other: rendered again as if each matched nothing. */
+static int drop_known(jx *x, const aq_json *vars, const jx_buf *out)
+{
+    for (uint32_t i = 0, n = 0; i < x->leaves.n && n < KNOWN_MAX; i++) {
+        jx y = {.tmpl = x->tmpl, .steps_max = x->steps_max, .mem_max = x->mem_max};
+        AQ_AUTO(aq_arena_free) aq_arena *arena = NULL;
+        jx_buf again = {0};
+        if (!x->leaves.leaf[i].known)
+            continue;
+        if (!(arena = aq_arena_new(x->mem_max)))
+            return aq_fail(&x->err, AQ_E_NOMEM, "template: out of memory");
+        y.arena = arena;
+        n++;
+        if (run(&y, vars, i + 1, &again) >= 0 && again.n == out->n &&
+            (!out->n || !memcmp(again.p, out->p, out->n)))
+            x->leaves.leaf[i].known = 0;
+    }
+    return 0;
+}
+
+static int render(jx *x, const aq_json *vars, bool whole, aq_rendered *ret)
+{
+    jx_buf out = {0};
+    int rc = run(x, vars, 0, &out);
+
+    if (rc < 0 || (whole && (rc = drop_known(x, vars, &out)) < 0))
+        return rc;
     AQ_AUTO(aq_rendered_clear) aq_rendered r = {0};
     if (aq_bytes_put(&r.text, out.p ? out.p : "", out.n) < 0 ||
-        !(r.user = malloc((out.n_span + 1) * sizeof *r.user)))
+        !(r.user = malloc((out.n_span + 1) * sizeof *r.user)) ||
+        (whole && !(r.whole = malloc((out.n_span + 1) * sizeof *r.whole))))
         return aq_fail(&x->err, AQ_E_NOMEM, "template: out of memory for a prompt of %u bytes",
                        out.n);
-    if (out.n_span)
-        memcpy(r.user, out.span, out.n_span * sizeof *r.user);
+    for (uint32_t i = 0; i < out.n_span; i++)
+        r.user[i] = (aq_span){out.span[i].start, out.span[i].end};
     r.n_user = out.n_span;
+    r.n_whole = whole ? aq_jx_whole(x, &out, r.whole) : 0;
+    if (x->rc)
+        return x->rc;
     *ret = r;
     r = (aq_rendered){0};
     return 0;
 }
 
-int aq_tmpl_render_within(const aq_tmpl *t, const aq_json *vars, uint64_t steps_max, size_t mem_max,
-                          aq_rendered *ret, aq_err *err)
+static int render_within(const aq_tmpl *t, const aq_json *vars, uint64_t steps_max, size_t mem_max,
+                         bool whole, aq_rendered *ret, aq_err *err)
 {
     AQ_AUTO(aq_arena_free) aq_arena *arena = NULL;
-    jx x = {.tmpl = t, .line = 1, .block = JX_UNDEF, .steps_max = steps_max, .mem_max = mem_max};
+    jx x = {.tmpl = t, .steps_max = steps_max, .mem_max = mem_max};
 
     if (!vars || vars->kind != AQ_JSON_OBJ)
         return aq_fail(err, AQ_E_INVAL, "template: the variables are no JSON object");
     if (!(arena = aq_arena_new(mem_max)))
         return aq_fail(err, AQ_E_NOMEM, "template: out of memory");
     x.arena = arena;
-    x.sym_loop = sym_of(t, "loop");
-    x.sym_caller = sym_of(t, "caller");
-    x.sym_varargs = sym_of(t, "varargs");
-    x.sym_kwargs = sym_of(t, "kwargs");
-    int rc = render(&x, vars, ret);
+    int rc = render(&x, vars, whole, ret);
     if (rc < 0 && err)
         *err = x.err;
     return rc;
+}
+
+int aq_tmpl_render_within(const aq_tmpl *t, const aq_json *vars, uint64_t steps_max, size_t mem_max,
+                          aq_rendered *ret, aq_err *err)
+{
+    return render_within(t, vars, steps_max, mem_max, false, ret, err);
+}
+
+int aq_tmpl_render_whole(const aq_tmpl *t, const aq_json *vars, aq_rendered *ret, aq_err *err)
+{
+    return render_within(t, vars, AQ_TMPL_STEPS_MAX, AQ_TMPL_MEM_BYTES_MAX, true, ret, err);
 }
 
 int aq_tmpl_render(const aq_tmpl *t, const aq_json *vars, aq_rendered *ret, aq_err *err)

@@ -65,6 +65,8 @@ int aq_vocab_new(const aq_vocab_in *, aq_vocab **ret, aq_err *) AQ_MUST;
 void aq_vocab_free(aq_vocab *);
 AQ_CLEANUP_FUNC(aq_vocab *, aq_vocab_free)
 
+/** Whether prompts of such a vocabulary begin with BOS when the file does not say. */
+bool aq_vocab_adds_bos(const char *model, const char *pre);
 /** True when aq_vocab_new would know this pair. */
 bool aq_vocab_known(const char *model, const char *pre);
 /** The known pairs for messages: "gpt2/qwen2, …". */
@@ -129,6 +131,8 @@ static inline void aq_rendered_clear_p(aq_rendered *r)
  * variables named *_token. Errors: INVAL with the message of raise_exception; FORMAT with line and what else went wrong; LIMIT
  * (steps, depth, memory); NOMEM. Any thread. */
 int aq_tmpl_render(const aq_tmpl *, const aq_json *vars, aq_rendered *ret, aq_err *) AQ_MUST;
+/** The same with ret->whole, for which it may render many times. */
+int aq_tmpl_render_whole(const aq_tmpl *, const aq_json *vars, aq_rendered *ret, aq_err *) AQ_MUST;
 /** Render and tokenize: control tokens from the template only. Appends to out; on failure out is as before. */
 int aq_chat_encode(const aq_vocab *, const aq_tmpl *, const aq_json *vars, aq_toks *out,
                    aq_err *) AQ_MUST;

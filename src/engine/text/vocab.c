@@ -341,7 +341,14 @@ static int kind_of(const char *model, const char *pre)
         return aq_splitter_find(pre) ? AQ_VOCAB_BPE_BYTES : -1;
     if (!strcmp(model, "gemma4"))
         return !pre || !strcmp(pre, "gemma4") ? AQ_VOCAB_BPE_CHARS : -1;
-    return !strcmp(model, "llama") && (!pre || !strcmp(pre, "default")) ? AQ_VOCAB_SPM : -1;
+    return !strcmp(model, "llama") ? AQ_VOCAB_SPM : -1; /* which splits nothing, whatever `pre` */
+}
+
+bool aq_vocab_adds_bos(const char *model, const char *pre)
+{
+    const aq_splitter *s = aq_splitter_find(pre);
+    return strcmp(model, "gpt2") != 0 ||
+           (s && (!strcmp(s->pre, "tekken") || !strcmp(s->pre, "llama-bpe")));
 }
 
 bool aq_vocab_known(const char *model, const char *pre)
@@ -352,7 +359,8 @@ bool aq_vocab_known(const char *model, const char *pre)
 const char *aq_vocab_known_list(void)
 {
     return "gpt2 with gpt-2, smollm, refact, starcoder, qwen2, qwen35, llama-bpe, glm4, gpt-4o, "
-           "minimax-m2, tekken, kimi-k2 or deepseek-v3, llama with default, gemma4 with gemma4";
+           "minimax-m2, tekken, kimi-k2 or deepseek-v3 (and names that mean the same), llama, "
+           "gemma4";
 }
 
 int aq_vocab_new(const aq_vocab_in *in, aq_vocab **ret, aq_err *err)

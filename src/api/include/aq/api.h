@@ -26,6 +26,7 @@ typedef struct aq_api_cfg { /* copied by aq_api_new */
     const char *app;        /* "aquifer 0.1.0" */
     uint16_t port;          /* 0 = any that is free */
     bool lan;               /* all addresses of this PC, not loopback alone: needs a key */
+    const char *tls_pem;    /* certificate and key: other PCs come over TLS; NULL = in clear */
     const char *const *key; /* [n_key] empty: no key is asked for */
     uint32_t n_key;
     const char *const
@@ -43,7 +44,7 @@ typedef struct aq_api_cfg { /* copied by aq_api_new */
 } aq_api_cfg;
 
 /** Listen and start the thread. There is no model yet: requests get 503. Errors: IO (the port is taken, …), INVAL (lan
- * without a key, a key that is empty or too long), NOMEM. */
+ * without a key, a key that is empty or too long, a certificate that is none), UNSUPPORTED (no TLS on this system), NOMEM. */
 int aq_api_new(const aq_api_cfg *, aq_api **ret, aq_err *) AQ_MUST;
 /** Ends all requests, closes all connections, calls the model's `released`. Blocks for that. */
 void aq_api_free(aq_api *);

@@ -33,7 +33,7 @@ typedef struct aq_stage aq_stage;
 #define AQ_SEQS_MAX 256u   /* seqs of one stage */
 #define AQ_PAGE_TOK 256u   /* tokens of one KV page */
 #define AQ_CTX_MAX (1u << 24)
-#define AQ_CARD_MAX_BYTES (8u << 20)
+#define AQ_CARD_MAX_BYTES (32u << 20)
 #define AQ_PROMPT_MAX_BYTES (64u << 20)
 
 /** Bytes or tokens done of a total; written by one thread with relaxed stores, read by any. Setting `cancel` stops the work
@@ -78,6 +78,8 @@ typedef struct aq_wsrc {
     void *self;
     int (*read)(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *);
     void (*close)(void *self); /* may be NULL */
+    /* These bytes will be read soon; may be NULL. Any thread, returns at once. */
+    void (*ahead)(void *self, uint32_t tensor, uint64_t off, size_t n);
 } aq_wsrc;
 void aq_wsrc_close(aq_wsrc *); /* NULL and empty are fine */
 
@@ -155,8 +157,12 @@ typedef struct aq_span {
 } aq_span;
 typedef struct aq_rendered {
     aq_bytes text;
-    aq_span *user; /* what came from messages, tools and documents */
-    uint32_t n_user;
+    /* What came from messages, tools and documents, all of it: control tokens are not recognised there. */
+    aq_span *user;
+    /* Of these, for showing, by aq_render only: the strings that came through whole. White space that was taken off one is outside. Not
+     * here is a string of which an end was cut off, or which is a word that the template knows and renders otherwise than others. */
+    aq_span *whole;
+    uint32_t n_user, n_whole;
 } aq_rendered;
 void aq_rendered_clear(aq_rendered *);
 /** Render a chat template. m may be NULL when tmpl is given; tmpl NULL = the model's own (or the stated fallback). vars_json: one object
@@ -430,7 +436,8 @@ typedef struct aq_usage {
 } aq_usage;
 typedef struct aq_event {
     uint32_t kind, n_bytes, n_top;
-    uint32_t call; /* CALL_START, CALL_ARGS: number of the call in this answer, from 0 */
+    uint32_t call; /* CALL_START, CALL_ARGS: number of the call in this answer, from 0; DONE: of the
+                    * stop string that ended it, from 1, or 0 */
     int32_t tok;   /* TEXT, REASONING, CALL_*: the last token it holds, -1 if none */
     int32_t rc;    /* DONE: AQ_DONE_*; ERROR: -AQ_E_* */
     const char *

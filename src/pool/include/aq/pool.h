@@ -99,6 +99,12 @@ int aq_trust_remove(aq_trust *, const aq_id *, aq_err *) AQ_MUST;
 /** Leave the pool: secret and roster are forgotten, the identity stays. */
 int aq_trust_leave(aq_trust *, aq_err *) AQ_MUST;
 
+/** What this PC shows to programs over TLS: a certificate of its identity's key, for its names, its addresses and `name` [n], and the
+ * key behind it, as PEM ended by NUL (the caller wipes it). ret_path: the certificate alone, for programs to trust; the file stays the
+ * same as long as it holds all names. Errors: IO, NOMEM. */
+int aq_trust_server_cert(const aq_trust *, const char *const *name, uint32_t n, aq_bytes *ret_pem,
+                         char *ret_path, size_t cap, aq_err *) AQ_MUST;
+
 /** The pool's secret for a PC without a screen: 14 groups of 4 letters. AUTH when in no pool. The
  * caller wipes it. */
 #define AQ_SECRET_TEXT_MAX 70u
@@ -119,6 +125,7 @@ typedef struct aq_holder {
     uint32_t pid;  /* 0: it has not said yet */
     uint16_t port; /* on which it listens, 0: none */
     char name[AQ_NAME_MAX + 1];
+    char socket[108]; /* where it takes calls (aq_call), "" = nowhere */
 } aq_holder;
 /** 1 and who holds the lock, or 0. */
 int aq_trust_holder(const aq_trust *, aq_holder *ret, aq_err *) AQ_MUST;
@@ -150,6 +157,7 @@ typedef enum aq_reach {
     AQ_REACH_N
 } aq_reach;
 const char *aq_reach_text(aq_reach); /* untranslated sentence */
+const char *aq_reach_name(aq_reach); /* one word for programs */
 
 /** Call these addresses side by side and hang up: the most telling of what became of it. Blocks,
  * timeout_us at most. */
@@ -204,6 +212,7 @@ typedef enum aq_presence_state {
 } aq_presence_state;
 /** One sentence: what it means and what to do. Untranslated. */
 const char *aq_presence_text(aq_presence_state);
+const char *aq_presence_name(aq_presence_state); /* one word for programs */
 
 typedef struct aq_presence_opts {
     aq_id id;
@@ -384,6 +393,9 @@ typedef struct aq_seat_cfg {
     bool join;
     bool pair; /* other PCs may ask to be paired */
     bool hide; /* mDNS is left alone */
+    /* Folder of the socket by which other programs of this user ask and steer (aq_call); made, 0700. NULL = none. What
+     * cannot be made is told in the log. */
+    const char *ctl_dir;
     bool
         watch; /* ask the PCs of the network how they are, each AQ_SEAT_WATCH_MS and when one comes */
     void (*changed_cb)(
@@ -415,11 +427,12 @@ typedef struct aq_pair_state {
     bool incoming; /* the other PC called */
     char digits[7];
     char name[AQ_NAME_MAX + 1];
-    aq_id id; /* DONE */
+    aq_id id;                     /* DONE */
+    aq_reach reach_out, reach_in; /* DONE: as of aq_meet_reach */
     aq_err why;
 } aq_pair_state;
 /** Call a PC to be paired with it: 1 to AQ_ADDRS_MAX addresses. Returns at once. BUSY: a pairing is under
- * way. This and the next two: one thread. */
+ * way. */
 int aq_seat_pair(aq_seat *, const char *const *addr, uint32_t n, aq_err *) AQ_MUST;
 void aq_seat_pair_answer(aq_seat *, bool match); /* They Match, or They Differ */
 void aq_seat_pair_end(aq_seat *);                /* forget it; ends it when it is not over */
@@ -429,6 +442,9 @@ int aq_seat_set_perms(aq_seat *, const aq_id *, uint32_t perms, aq_err *) AQ_MUS
 int aq_seat_remove(aq_seat *, const aq_id *, aq_err *) AQ_MUST;
 int aq_seat_leave(aq_seat *, aq_err *) AQ_MUST;
 int aq_seat_set_name(aq_seat *, const char *name, aq_err *) AQ_MUST; /* as aq_trust_set_name */
+/** As aq_known_add and aq_known_drop. */
+int aq_seat_add(aq_seat *, const char *addr, char ret[AQ_ADDR_MAX + 1], aq_err *) AQ_MUST;
+int aq_seat_forget(aq_seat *, const char *addr, aq_err *) AQ_MUST;
 void aq_seat_ask(aq_seat *); /* how the PCs are: now. Any thread; returns at once */
 /** aq_split_open_member by this pool's presence; rt, trust and app are the pool's. */
 int aq_seat_split(aq_seat *, const aq_id *, const aq_split_cfg *, aq_split **ret, aq_err *) AQ_MUST;
@@ -445,6 +461,26 @@ typedef struct aq_seat_state {
 } aq_seat_state;
 /** All of it, now. Large: not for a stack. Does not wait for the network; reads the file of addresses. */
 void aq_seat_get(aq_seat *, aq_seat_state *ret);
+
+/* ---- calls to the process that has this PC's pool ----------------------------------------------- */
+
+/** One question to it, over its socket: a JSON object each way per line (docs/PROTOCOL.md, 14). One thread. */
+typedef struct aq_call aq_call;
+#define AQ_CALL_LINE_MAX (1u << 20)
+/** 1, or 0 when no process has the pool. Errors: BUSY (one has it and takes no calls; it is named), AUTH (it is another
+ * user's), IO. */
+int aq_call_open(const aq_trust *, aq_call **ret, aq_err *) AQ_MUST;
+void aq_call_free(aq_call *);
+AQ_CLEANUP_FUNC(aq_call *, aq_call_free)
+const aq_holder *aq_call_holder(const aq_call *);
+/** Send one line, without its end. GONE: it hung up. */
+int aq_call_say(aq_call *, const char *line, size_t n, aq_err *) AQ_MUST;
+/** The next line: 1, and ret until the next call of this function; 0 when other_fd (-1 = none) can be read first. An error that it
+ * answers with is this function's, with its code. GONE: it hung up. */
+int aq_call_hear(aq_call *, int other_fd, const aq_json **ret, aq_err *) AQ_MUST;
+/** The model's fingerprint, kept beside the trust until its files change. Errors: IO, NOMEM. */
+int aq_trust_fingerprint(const aq_trust *, const aq_model *, const aq_wsrc *, uint8_t ret[32],
+                         aq_err *) AQ_MUST;
 
 /** What a PC does when its program starts: a versioned file of the state folder. */
 typedef struct aq_mode {

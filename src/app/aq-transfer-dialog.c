@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Export and import of chats.
+ *
+ *   main thread    the file is chosen; chats come from the store one by one
+ *   worker         they become text and are written; or a file is read and parsed
+ *   main thread    chats that were read are put into the store; what came of it is told */
+#include "aq-transfer-dialog.h"
+
+#include <glib/gi18n.h>
+
+#include "aq-transfer.h"
+
+#define NAME_CHARS 60
+
+typedef struct {
+    GtkWindow *window;
+    AqChats *chats;
+    GFile *file;
+    gint64 only;       /* this chat alone, or 0 */
+    GPtrArray *copies; /* of AqChatCopy */
+    GPtrArray *left;   /* of AqStoreChat: still to be read from the store */
+    gboolean markdown;
+    AqTransferCb done;
+} Transfer;
+
+static void transfer_free(gpointer data)
+{
+    Transfer *t = data;
+    g_clear_object(&t->window);
+    g_clear_object(&t->chats);
+    g_clear_object(&t->file);
+    g_clear_pointer(&t->copies, g_ptr_array_unref);
+    g_clear_pointer(&t->left, g_ptr_array_unref);
+    g_free(t);
+}
+
+static Transfer *transfer_new(GtkWindow *window, AqChats *chats, AqTransferCb done)
+{
+    Transfer *t = g_new0(Transfer, 1);
+    t->window = g_object_ref(window);
+    t->chats = g_object_ref(chats);
+    t->copies = g_ptr_array_new_with_free_func((GDestroyNotify)aq_chat_copy_free);
+    t->done = done;
+    return t;
+}
+
+/* The object that the store keeps alive for a callback. */
+static GObject *holder(Transfer *t)
+{
+    GObject *object = g_object_new(G_TYPE_OBJECT, NULL);
+    g_object_set_data_full(object, "transfer", t, transfer_free);
+    return object;
+}
+
+static Transfer *held(GObject *object)
+{
+    return g_object_get_data(object, "transfer");
+}
+
+/* ---- export --------------------------------------------------------------------------------- */
+
+static void write_thread(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+{
+    Transfer *t = held(data);
+    GError *error = NULL;
+    g_autofree char *text = t->markdown && t->copies->len
+                                ? aq_transfer_markdown(t->copies->pdata[0])
+                                : aq_transfer_json(t->copies);
+    if (g_file_replace_contents(t->file, text, strlen(text), NULL, FALSE, G_FILE_CREATE_PRIVATE,
+                                NULL, NULL, &error))
+        g_task_return_boolean(task, TRUE);
+    else
+        g_task_return_error(task, error);
+}
+
+static void written(GObject *source, GAsyncResult *result, gpointer user)
+{
+    g_autoptr(GObject) object = user;
+    g_autoptr(GError) error = NULL;
+    Transfer *t = held(object);
+    gboolean good = g_task_propagate_boolean(G_TASK(result), &error);
+    g_autofree char *name = g_file_get_parse_name(t->file);
+    guint n = t->copies->len;
+    g_autofree char *text =
+        good ? g_strdup_printf(
+                   ngettext("%u chat was written to %s", "%u chats were written to %s", n), n, name)
+             : g_strdup_printf(_("%s could not be written: %s"), name, error->message);
+    t->done(t->window, text, good);
+}
+
+static void next_chat(GObject *object);
+
+static void messages_read(GPtrArray *messages, GObject *object)
+{
+    Transfer *t = held(object);
+    AqStoreChat *chat = g_ptr_array_steal_index(t->left, 0);
+    if (messages)
+        g_ptr_array_add(t->copies, aq_chat_copy_new(chat, messages));
+    else
+        aq_store_chat_free(chat);
+    next_chat(object);
+}
+
+static void next_chat(GObject *object)
+{
+    Transfer *t = held(object);
+    if (t->left->len) {
+        const AqStoreChat *chat = t->left->pdata[0];
+        aq_chat_store_messages(aq_chats_get_store(t->chats), chat->id, messages_read, object);
+        return;
+    }
+    g_autoptr(GTask) task = g_task_new(NULL, NULL, written, g_object_ref(object));
+    g_task_set_task_data(task, g_object_ref(object), g_object_unref);
+    g_task_run_in_thread(task, write_thread);
+}
+
+static void chats_read(GPtrArray *list, GObject *object)
+{
+    Transfer *t = held(object);
+    if (!list) {
+        t->done(t->window, _("The chats could not be read"), FALSE);
+        return;
+    }
+    t->left = list;
+    for (guint i = list->len; i-- > 0;)
+        if (t->only && ((const AqStoreChat *)list->pdata[i])->id != t->only)
+            g_ptr_array_remove_index(list, i);
+    next_chat(object);
+}
+
+static void export_chosen(GObject *source, GAsyncResult *result, gpointer user)
+{
+    g_autoptr(GObject) object = user;
+    Transfer *t = held(object);
+    t->file = gtk_file_dialog_save_finish(GTK_FILE_DIALOG(source), result, NULL);
+    if (!t->file)
+        return;
+    g_autofree char *name = g_file_get_basename(t->file);
+    t->markdown = t->only && !g_str_has_suffix(name, ".json");
+    aq_chat_store_list(aq_chats_get_store(t->chats), chats_read, object);
+}
+
+/* A title as the name of a file: no separators, no dot at its beginning, not too long. */
+static char *file_name(const char *title, const char *end)
+{
+    GString *s = g_string_new(NULL);
+    glong n = 0;
+    for (const char *p = title; *p && n < NAME_CHARS; p = g_utf8_next_char(p), n++) {
+        gunichar c = g_utf8_get_char(p);
+        if (strchr("/\\:*?\"<>|", (int)(c < 0x80 ? c : 'x')) || (c == '.' && !s->len))
+            g_string_append_c(s, '-');
+        else
+            g_string_append_unichar(s, c);
+    }
+    g_string_append(s, end);
+    return g_string_free(s, FALSE);
+}
+
+static void add_filter(GListStore *filters, const char *name, const char *suffix)
+{
+    g_autoptr(GtkFileFilter) filter = gtk_file_filter_new();
+    gtk_file_filter_set_name(filter, name);
+    gtk_file_filter_add_suffix(filter, suffix);
+    g_list_store_append(filters, filter);
+}
+
+void aq_transfer_export(GtkWindow *window, AqChats *chats, AqChat *chat, AqTransferCb done)
+{
+    g_return_if_fail(GTK_IS_WINDOW(window) && AQ_IS_CHATS(chats));
+    Transfer *t = transfer_new(window, chats, done);
+    g_autoptr(GtkFileDialog) dialog = gtk_file_dialog_new();
+    g_autoptr(GListStore) filters = g_list_store_new(GTK_TYPE_FILE_FILTER);
+    g_autofree char *name =
+        chat ? file_name(aq_chat_get_title(chat), ".md") : g_strdup("aquifer-chats.json");
+    if (chat)
+        add_filter(filters, _("Markdown (*.md)"), "md");
+    add_filter(filters, _("JSON, to be imported (*.json)"), "json");
+    t->only = chat ? aq_chat_get_id(chat) : 0;
+    gtk_file_dialog_set_title(dialog, chat ? _("Export Chat") : _("Export All Chats"));
+    gtk_file_dialog_set_initial_name(dialog, name);
+    gtk_file_dialog_set_filters(dialog, G_LIST_MODEL(filters));
+    gtk_file_dialog_save(dialog, window, NULL, export_chosen, holder(t));
+}
+
+/* ---- import --------------------------------------------------------------------------------- */
+
+/* Sets an error whose message says what is wrong with the file. */
+static GPtrArray *read_file(GFile *file, GError **error)
+{
+    g_autoptr(GFileInfo) info = g_file_query_info(file, G_FILE_ATTRIBUTE_STANDARD_SIZE,
+                                                  G_FILE_QUERY_INFO_NONE, NULL, error);
+    g_autofree char *text = NULL;
+    GPtrArray *copies = NULL;
+    gsize n;
+    aq_err err = {0};
+    if (!info)
+        return NULL;
+    if (g_file_info_get_size(info) > (goffset)AQ_TRANSFER_MAX_BYTES) {
+        g_autofree char *most = g_format_size(AQ_TRANSFER_MAX_BYTES);
+        g_set_error(error, G_IO_ERROR, G_IO_ERROR_FAILED, _("It is larger than %s"), most);
+        return NULL;
+    }
+    if (!g_file_load_contents(file, NULL, &text, &n, NULL, error))
+        return NULL;
+    if (aq_transfer_read(text, n, &copies, &err) < 0)
+        g_set_error(error, G_IO_ERROR, G_IO_ERROR_FAILED, "%s", err.text);
+    return copies;
+}
+
+static void read_thread(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+{
+    GError *error = NULL;
+    GPtrArray *copies = read_file(held(data)->file, &error);
+    if (copies)
+        g_task_return_pointer(task, copies, (GDestroyNotify)g_ptr_array_unref);
+    else
+        g_task_return_error(task, error);
+}
+
+static void file_read(GObject *source, GAsyncResult *result, gpointer user)
+{
+    g_autoptr(GObject) object = user;
+    g_autoptr(GError) error = NULL;
+    Transfer *t = held(object);
+    g_autoptr(GPtrArray) copies = g_task_propagate_pointer(G_TASK(result), &error);
+    g_autofree char *name = g_file_get_parse_name(t->file), *text = NULL;
+    if (copies) {
+        guint n = aq_chats_import(t->chats, copies);
+        text = g_strdup_printf(ngettext("%u chat was imported", "%u chats were imported", n), n);
+    } else {
+        /* Translators: file, a sentence that says what is wrong with it */
+        text = g_strdup_printf(_("%s could not be imported: %s"), name, error->message);
+    }
+    t->done(t->window, text, copies != NULL);
+}
+
+static void import_chosen(GObject *source, GAsyncResult *result, gpointer user)
+{
+    g_autoptr(GObject) object = user;
+    Transfer *t = held(object);
+    t->file = gtk_file_dialog_open_finish(GTK_FILE_DIALOG(source), result, NULL);
+    if (!t->file)
+        return;
+    g_autoptr(GTask) task = g_task_new(NULL, NULL, file_read, g_object_ref(object));
+    g_task_set_task_data(task, g_object_ref(object), g_object_unref);
+    g_task_run_in_thread(task, read_thread);
+}
+
+void aq_transfer_import(GtkWindow *window, AqChats *chats, AqTransferCb done)
+{
+    g_return_if_fail(GTK_IS_WINDOW(window) && AQ_IS_CHATS(chats));
+    g_autoptr(GtkFileDialog) dialog = gtk_file_dialog_new();
+    g_autoptr(GListStore) filters = g_list_store_new(GTK_TYPE_FILE_FILTER);
+    add_filter(filters, _("Chats (*.json)"), "json");
+    gtk_file_dialog_set_title(dialog, _("Import Chats"));
+    gtk_file_dialog_set_filters(dialog, G_LIST_MODEL(filters));
+    gtk_file_dialog_open(dialog, window, NULL, import_chosen,
+                         holder(transfer_new(window, chats, done)));
+}
