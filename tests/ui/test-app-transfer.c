@@ -55,8 +55,7 @@ static void assert_refused(const char *text, gsize n, int code, const char *word
 
 static AqChatCopy *sample(void)
 {
-    const AqStoreChat chat = {.created_us = 1700000000000000,
-                              .id = 700,
+    const AqStoreChat chat = {.id = 700,
                               .created_us = 1700000000000000,
                               .changed_us = 1700000001000000,
                               .leaf = 703,
