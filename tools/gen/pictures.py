@@ -20,8 +20,8 @@ import pseudo  # noqa: E402
 OUT = os.path.join(ROOT, 'docs', 'pictures')
 HOME = os.environ['HOME']
 # Name: size, look, in the pseudo-locale.
-PICTURES = {'chat-light': ('1000x700', '', False), 'chat-dark': ('1000x700', 'dark', False), 'chat-360': ('360x640', '', False), 'chat-1200': ('1200x700', '', False),
-            'chat-large': ('1000x700', 'large', False), 'chat-long-words': ('1000x700', '', True), 'chat-rtl': ('1000x700', 'rtl', False)}
+PICTURES = {'chat-look-light': ('1000x700', '', False), 'chat-look-dark': ('1000x700', 'dark', False), 'chat-look-360': ('360x640', '', False), 'chat-look-1200': ('1200x700', '', False),
+            'chat-look-large': ('1000x700', 'large', False), 'chat-look-long-words': ('1000x700', '', True), 'chat-look-rtl': ('1000x700', 'rtl', False)}
 ANSWER = """The longest are the **Nile** and the *Amazon*; which one leads depends on where the source is put.
 
 | River | Length in km | Mouth |
