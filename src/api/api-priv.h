@@ -23,6 +23,7 @@
 #include "aq/api.h"
 
 #define AQ_API_BODY_BYTES (64u << 20)
+#define AQ_API_BODIES 4u /* bodies of the largest size that are held at once, of all clients */
 #define AQ_API_QUEUE 64u
 #define AQ_API_CONNS 1024u
 #define AQ_API_N_MAX 64u            /* answers of one ask */
@@ -387,6 +388,7 @@ struct aq_api {
     aq_conn *conns;
     uint32_t n_conn, n_linger, n_page; /* n_page: bodies that workers read for pages.c */
     aq_api_stats stats;
+    uint64_t held_bytes; /* of bodies that came and are not answered yet */
     bool stopping;
 };
 /** The first request of an ask: its exchange is watched, the rest is the job's. */
@@ -401,6 +403,7 @@ bool aq_page_post(aq_xchg *, const char *path);
 /** What a path takes: 1 GET, 2 POST, 0 nothing. */
 int aq_path_method(const char *path);
 const aq_dialect *aq_dialect_of(const char *path);
-void aq_api_wake(aq_api *); /* any thread: aq_job_ready() soon */
+bool aq_path_anthropic(const char *path); /* its errors are in Anthropic's form */
+void aq_api_wake(aq_api *);               /* any thread: aq_job_ready() soon */
 
 #endif

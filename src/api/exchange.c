@@ -36,6 +36,7 @@ static void xchg_free(aq_xchg *x)
     g_object_set_data(G_OBJECT(x->msg), "aq-x", NULL);
     if (x->conn)
         x->conn->x = NULL;
+    x->api->held_bytes -= x->body_bytes;
     g_object_unref(x->msg);
     g_free(x);
 }
@@ -130,6 +131,10 @@ static void answer_and_close(aq_xchg *x, const aq_fault *f, bool anthropic)
     const char *origin = soup_message_headers_get_one(soup_server_message_get_response_headers(msg),
                                                       "Access-Control-Allow-Origin");
 
+    if (!conn) { /* it went meanwhile: libsoup finishes the message */
+        g_object_unref(msg);
+        return;
+    }
     aq_fault_put(&body, f, anthropic);
     aq_jw_f(&all, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n",
             f->http, soup_status_get_phrase((guint)f->http), body.b.n);
@@ -165,8 +170,18 @@ static void answer_and_close(aq_xchg *x, const aq_fault *f, bool anthropic)
     g_source_attach(l->timer, l->api->context);
 }
 
+static bool too_much(const aq_xchg *x)
+{
+    return x->api->held_bytes > (uint64_t)x->api->cfg.body_max_bytes * AQ_API_BODIES;
+}
+
 static void too_large(const aq_xchg *x, aq_fault *f)
 {
+    if (x->body_bytes <= x->api->cfg.body_max_bytes) {
+        aq_fault_set(f, 503, "unavailable_error", NULL,
+                     "too much is being sent to this server at once: try again later");
+        return;
+    }
     aq_fault_set(f, 413, "invalid_request_error", NULL,
                  "the body is larger than the %u bytes that are allowed",
                  x->api->cfg.body_max_bytes);
@@ -180,20 +195,21 @@ static gboolean cut_large(gpointer user)
     const char *path = g_uri_get_path(soup_server_message_get_uri(x->msg));
 
     too_large(x, &f);
-    answer_and_close(x, &f, path && g_str_has_prefix(path, "/v1/messages"));
+    answer_and_close(x, &f, path && aq_path_anthropic(path));
     g_source_unref(s);
     return G_SOURCE_REMOVE;
 }
 
-/* A body without a length is counted as it comes. */
+/* A body is counted as it comes: it may say nothing of its length, and all of them together have to fit. */
 static void chunk_cb(SoupServerMessage *msg, GBytes *chunk, gpointer user)
 {
     aq_xchg *x = user;
 
     x->body_bytes += g_bytes_get_size(chunk);
+    x->api->held_bytes += g_bytes_get_size(chunk);
     if (x->conn)
         x->conn->body_bytes = x->body_bytes;
-    if (x->body_bytes <= x->api->cfg.body_max_bytes || x->hup)
+    if ((x->body_bytes <= x->api->cfg.body_max_bytes && !too_much(x)) || x->hup)
         return;
     /* not from inside libsoup's reading */
     soup_message_body_set_accumulate(soup_server_message_get_request_body(msg), FALSE);

@@ -19,7 +19,8 @@
 #include "api-priv.h"
 
 #define BACKLOG 1024
-#define SEND_BYTES (512 << 10) /* that the system keeps for a client; it would take 4 MiB and more */
+#define SEND_BYTES \
+    (512 << 10)       /* that the system keeps for a client; it would take 4 MiB and more */
 #define AGAIN_MS 100u /* after an accept that failed for want of descriptors or memory */
 
 /* ---- opening --------------------------------------------------------------------------------- */

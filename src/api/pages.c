@@ -19,6 +19,11 @@ const aq_dialect *aq_dialect_of(const char *path)
     return NULL;
 }
 
+bool aq_path_anthropic(const char *path)
+{
+    return g_str_has_prefix(path, "/v1/messages") || g_str_has_prefix(path, "/messages");
+}
+
 typedef struct page {
     aq_work work;
     aq_api *api;
@@ -449,7 +454,7 @@ bool aq_page_post(aq_xchg *x, const char *path)
         aq_model_ref *m = aq_model_get(x->api);
         if (!m) {
             aq_fault_set(&f, 503, "unavailable_error", "model_not_loaded", "no model is loaded");
-            aq_xchg_fault(x, &f, false);
+            aq_xchg_fault(x, &f, aq_path_anthropic(path));
             return true;
         }
         page *p = g_new0(page, 1);
@@ -458,7 +463,7 @@ bool aq_page_post(aq_xchg *x, const char *path)
         p->x = x;
         p->model = m;
         p->fill = posts[i].fill;
-        p->anthropic = g_str_has_prefix(path, "/v1/messages");
+        p->anthropic = aq_path_anthropic(path);
         p->body = soup_message_body_flatten(soup_server_message_get_request_body(x->msg));
         x->api->n_page++;
         aq_xchg_watch(x);

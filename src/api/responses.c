@@ -102,14 +102,16 @@ static int put_tool_item(aq_mb *m, const aq_json *e, const char *type, uint32_t 
     const char *id = aq_json_str(e, "call_id"), *name = aq_json_str(e, "name");
     bool custom = !strncmp(type, "custom_", 7);
 
-    if (!id)
-        return aq_fault_field(f, "input", "item %u has no call_id", no);
     if (g_str_has_suffix(type, "_output")) {
         int rc = put_texts(&w, aq_json_get(e, "output"), no, f);
-        if (rc >= 0)
+        if (rc >= 0 && id)
             aq_mb_tool(m, id, &w);
+        else if (rc >= 0) /* of no call: what a client tells by itself */
+            aq_mb_user(m, &w);
         return rc;
     }
+    if (!id)
+        return aq_fault_field(f, "input", "item %u has no call_id", no);
     const aq_json *args = aq_json_get(e, custom ? "input" : "arguments");
     if (!name || !args || args->kind != AQ_JSON_STR)
         return aq_fault_field(f, "input", "item %u has no name, or no %s", no,

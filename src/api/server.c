@@ -305,7 +305,7 @@ static void early_cb(SoupServer *server, SoupServerMessage *msg, const char *sou
     aq_api *api = user;
     aq_conn *c = aq_conn_of(msg);
     const char *path = path_of(msg);
-    bool anthropic = g_str_has_prefix(path, "/v1/messages");
+    bool anthropic = aq_path_anthropic(path);
     aq_fault f;
 
     (void)server;

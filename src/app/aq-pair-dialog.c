@@ -4,6 +4,8 @@
 
 #include <glib/gi18n.h>
 
+#include "aq-pool-words.h"
+
 struct _AqPairDialog {
     AdwDialog parent;
     GtkWidget *headline, *digits, *spinner, *text, *cancel, *match;
@@ -20,13 +22,16 @@ static void show(AqPairDialog *self, const char *headline, const char *text)
     gtk_label_set_text(GTK_LABEL(self->text), text);
 }
 
-static void show_end(AqPairDialog *self, const aq_pair_state *p)
+static void show_end(AqPairDialog *self, const aq_pair_state *p, guint port)
 {
     if (p->step == AQ_PAIR_DONE) {
         g_autofree char *headline = g_strdup_printf(_("Paired with %s"), p->name);
+        g_autofree char *reach = aq_pool_words_reach(p->name, p->reach_out, p->reach_in, port);
         show(self, headline,
-             _("Each PC may now use the other one's layers. This can be changed for each PC in the "
-               "list of the pool."));
+             reach ? reach
+                   : _("Each PC may now use the other one's layers. This can be changed for each "
+                       "PC in the "
+                       "list of the pool."));
     } else {
         g_autofree char *why = g_utf8_make_valid(p->why.text, -1);
         show(self, _("Not Paired"), why);
@@ -63,7 +68,7 @@ static void update(AqPairDialog *self)
         return;
     }
     if (over) {
-        show_end(self, p);
+        show_end(self, p, st->port);
     } else if (p->step == AQ_PAIR_CALLING) {
         show(self, _("Calling the Other PC…"), _("Its Pool must be on."));
     } else if (p->step == AQ_PAIR_DIGITS) {

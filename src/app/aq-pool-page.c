@@ -6,6 +6,7 @@
 
 #include "aq-pair-dialog.h"
 #include "aq-pool-pc-row.h"
+#include "aq-pool-words.h"
 #include "aq-split-group.h"
 
 struct _AqPoolPage {
@@ -159,6 +160,15 @@ static void update_serves(AqPoolPage *self, const aq_seat_state *st)
         title = g_strdup(_("Works for Nobody Now"));
         text = st->port ? g_strdup_printf(_("Other PCs of the pool reach it on port %u"), st->port)
                         : g_strdup(_("Other PCs cannot reach it"));
+    }
+    g_autofree char *reach =
+        st->in_pool && st->port && *st->reach_name
+            ? aq_pool_words_reach(st->reach_name, st->reach_out, st->reach_in, st->port)
+            : NULL;
+    if (reach) {
+        g_autofree char *more = g_strdup_printf("%s\n%s", text, reach);
+        g_free(text);
+        text = g_steal_pointer(&more);
     }
     if (*st->node.fault) {
         g_autofree char *more = g_strdup_printf(_("%s\nLast error: %s"), text, st->node.fault);

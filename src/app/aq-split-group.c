@@ -9,6 +9,7 @@
 
 #include "aq-format.h"
 #include "aq-layer-bar.h"
+#include "aq-pool-words.h"
 #include "aq-split-check.h"
 
 struct _AqSplitGroup {
@@ -110,46 +111,6 @@ static void show_cut(AqSplitGroup *self, guint cut, guint n_layer, const char *n
     adw_preferences_row_set_title(ADW_PREFERENCES_ROW(self->there), name);
 }
 
-/* What kind of trouble it is, and what can be done. */
-static void trouble_words(int code, const char *name, char **ret_title, const char **ret_hint)
-{
-    const char *title = _("%s Could Not Be Used"), *hint = "";
-
-    switch (code) {
-    case AQ_E_BUSY:
-        title = _("%s Is Busy");
-        hint = _("It starts by itself when that PC is free.");
-        break;
-    case AQ_E_GONE:
-    case AQ_E_TIMEOUT:
-        title = _("%s Does Not Answer");
-        hint = _("It starts by itself when that PC is there and its Pool is on.");
-        break;
-    case AQ_E_AUTH:
-        title = _("%s Does Not Allow It");
-        hint = _("Allow layers on that PC, or pair again.");
-        break;
-    case AQ_E_MISMATCH:
-        title = _("%s Has Another File, or None");
-        hint = _("Copy the very same file into the folder of models there.");
-        break;
-    case AQ_E_PROTO:
-        title = _("%s Has Another Version");
-        hint = _("Update Aquifer on the older PC.");
-        break;
-    case AQ_E_NOMEM:
-        title = _("Not Enough Memory with %s");
-        hint = _("Move layers to the other PC, or close programs.");
-        break;
-    default:
-        break;
-    }
-    GString *s = g_string_new(title);
-    g_string_replace(s, "%s", name, 1);
-    *ret_title = g_string_free(s, FALSE);
-    *ret_hint = hint;
-}
-
 static void show_problem(AqSplitGroup *self, const aq_err *err, const char *name)
 {
     gtk_widget_set_visible(self->problem, err != NULL);
@@ -157,7 +118,7 @@ static void show_problem(AqSplitGroup *self, const aq_err *err, const char *name
         return;
     g_autofree char *title = NULL, *why = g_utf8_make_valid(err->text, -1);
     const char *hint;
-    trouble_words(err->code, name, &title, &hint);
+    aq_pool_words_trouble(err->code, name, &title, &hint);
     g_autofree char *text = *hint ? g_strdup_printf("%s\n%s", why, hint) : g_strdup(why);
     adw_preferences_row_set_title(ADW_PREFERENCES_ROW(self->problem), title);
     adw_action_row_set_subtitle(ADW_ACTION_ROW(self->problem), text);

@@ -43,7 +43,7 @@ typedef enum {
     AQ_STORE_PUT_MESSAGE,
     AQ_STORE_DROP_MESSAGE,
     AQ_STORE_PUT_FOLDER,
-    AQ_STORE_DROP_FOLDER, /* chats that name it are put by themselves */
+    AQ_STORE_DROP_FOLDER,     /* chats that name it are put by themselves */
     AQ_STORE_PUT_DRAFT_FILES, /* id: the chat's */
 } AqStoreOpKind;
 
@@ -52,7 +52,7 @@ typedef struct {
     gint64 id;
     AqStoreChat *chat;
     AqStoreMessage *message;
-    char *name;     /* of a folder */
+    char *name; /* of a folder */
     GPtrArray *files;
     GObject *owner; /* told by "saved"; or NULL */
 } AqStoreOp;

@@ -46,6 +46,8 @@ struct aq_seat {
     uint64_t n_pair; /* pairings so far */
     uint32_t n_wait; /* programs that wait for a PC that wants to be paired */
     aq_shared_split *split;
+    char reach_name[AQ_NAME_MAX + 1]; /* of the last pairing that was done, as the next two */
+    aq_reach reach_out, reach_in;
     aq_pair_state pair;
     aq_pc *seen; /* [n_seen] as asked last; room for AQ_PCS_MAX */
     uint32_t n_seen;

@@ -82,8 +82,12 @@ static void done_cb(void *user, aq_pairing *pairing, const aq_err *why, const aq
     if (!why->code && called && aq_trust_set_addr(p->cfg.trust, id, addr, &no) < 0)
         aq_log(AQ_LOG_WARN, "pool", "address=not_kept text=%s", no.text);
     pthread_mutex_lock(&p->lock);
-    if (!why->code)
+    if (!why->code) {
         aq_pairing_reach(pairing, &p->pair.reach_out, &p->pair.reach_in);
+        p->reach_out = p->pair.reach_out;
+        p->reach_in = p->pair.reach_in;
+        memcpy(p->reach_name, p->pair.name, sizeof p->reach_name);
+    }
     p->pair.step = why->code ? AQ_PAIR_BROKEN : AQ_PAIR_DONE;
     p->pair.why = *why;
     p->pair.id = why->code ? (aq_id){{0}} : *id;
@@ -605,6 +609,9 @@ void aq_seat_get(aq_seat *p, aq_seat_state *ret)
     pthread_mutex_lock(&p->lock);
     ret->listen_err = p->listen_err;
     ret->pair = p->pair;
+    ret->reach_out = p->reach_out;
+    ret->reach_in = p->reach_in;
+    memcpy(ret->reach_name, p->reach_name, sizeof ret->reach_name);
     if (p->node) {
         ret->port = aq_node_port(p->node);
         aq_node_get_state(p->node, &ret->node);

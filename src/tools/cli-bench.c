@@ -71,7 +71,8 @@ static void print(const bench *b, const rates *r, bool json)
                aq_rt_cpu_path(b->ev.rt), aq_rt_threads(b->ev.rt), b->ev.kv, ru.ru_maxrss >> 10);
         return;
     }
-    printf("{\"prompt\":%u,\"gen\":%u,\"depth\":%u,\"backend\":\"%s\",\"cpu_path\":\"%s\",\"threads\":%u,\"kv_"
+    printf("{\"prompt\":%u,\"gen\":%u,\"depth\":%u,\"backend\":\"%s\",\"cpu_path\":\"%s\","
+           "\"threads\":%u,\"kv_"
            "type\":\"%s\",\"runs\":[",
            b->n_prompt, b->n_gen, b->depth, b->ev.backend, aq_rt_cpu_path(b->ev.rt),
            aq_rt_threads(b->ev.rt), b->ev.kv);
@@ -109,11 +110,15 @@ int cli_bench(int argc, char **argv)
     bool json = false;
     int n_pos;
     bench b = {.n_prompt = 512, .n_gen = 64, .n_repeat = 3, .rng = 1};
-    cli_opt opts[] = {{"--prompt", 'u', &b.n_prompt}, {"--gen", 'u', &b.n_gen},
-                      {"--repeat", 'u', &b.n_repeat}, {"--depth", 'u', &b.depth},
+    cli_opt opts[] = {{"--prompt", 'u', &b.n_prompt},
+                      {"--gen", 'u', &b.n_gen},
+                      {"--repeat", 'u', &b.n_repeat},
+                      {"--depth", 'u', &b.depth},
                       {"--threads", 'u', &threads},
-                      {"--backend", 's', &backend},   {"--kv", 's', &kv},
-                      {"--json", 'b', &json},         {0}};
+                      {"--backend", 's', &backend},
+                      {"--kv", 's', &kv},
+                      {"--json", 'b', &json},
+                      {0}};
     int rc = cli_parse(argc, argv, opts, pos, 1, &n_pos);
     if (rc != CLI_OK)
         return rc;

@@ -44,6 +44,8 @@ for kind in ('text/plain', 'application/x-www-form-urlencoded', 'application/jso
     r = s.raw(b'POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n' +
               b''.join(b'%s: %s\r\n' % (k.encode(), v.encode()) for k, v in h.items()) + b'Content-Length: %d\r\n\r\n' % len(body) + body)
     ok(r.startswith(b'HTTP/1.1 415') and b'application/json' in r, 'case 34: a body of type %s: 415' % kind, r)
+a = s.ask('/messages', b'{}', headers={**key, 'Content-Type': 'text/plain'})
+ok(a.status == 415 and a.json()['type'] == 'error', "Anthropic's form of errors without /v1, too", a)
 a = s.chat('hi', headers={**key, 'Content-Type': 'application/json; charset=utf-8'})
 ok(a.status == 200, 'application/json with a charset', a)
 
@@ -103,6 +105,25 @@ except OSError:
 ok(sent < 32 << 20 and r[:12] in (b'HTTP/1.1 413', b''), 'case 32: a body without a length is stopped, too', (sent, r))
 c.close()
 ok(s.chat('hi').status == 200, 'and the next request is answered')
+many = []
+for _ in range(5):  # each within the limit, all together not
+    c = s.connect()
+    c.sendall(head + b'Content-Length: 3900000\r\n\r\n')
+    try:
+        c.sendall(b' ' * 3800000)
+    except OSError:
+        pass
+    many.append(c)
+r = read_all(many[-1])
+ok(r[:12] in (b'HTTP/1.1 503', b''), 'case 32: what all clients send at once is limited', r)
+for c in many:
+    c.close()
+a = None
+for _ in range(200):  # until the server has seen the ends
+    a = s.chat('hi', metadata={'x': 'y' * 3000000})
+    if a.status == 200:
+        break
+ok(a.status == 200, 'case 32: and there is room again', a)
 a = s.raw(b'GET /health HTTP/1.1\r\nHost: localhost\r\nX: ' + b'y' * 300000 + b'\r\n\r\n')
 ok(b'200 OK' not in a, 'headers of 300 KB are refused', a)
 s.close()

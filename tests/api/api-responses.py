@@ -50,7 +50,7 @@ ok(len(ev) == 8 and ev[-1][0] == 'response.completed', 'and in a stream', ev)
 items = [{'role': 'developer', 'content': 'D'}, {'type': 'message', 'role': 'user', 'content': [{'type': 'input_text', 'text': 'U1'}]},
          {'type': 'reasoning', 'summary': [{'type': 'summary_text', 'text': 'T'}]},
          {'type': 'message', 'role': 'assistant', 'id': 'msg_1', 'status': 'completed', 'content': [{'type': 'output_text', 'text': 'A1', 'annotations': []}]},
-         {'type': 'web_search_call', 'id': 'x'}, {'role': 'user', 'content': 'U2'}]
+         {'type': 'web_search_call', 'id': 'x'}, {'type': 'function_call_output', 'name': 'goal', 'output': 'U2'}]
 a = s.ask(P, {'input': items, 'instructions': 'I', 'store': False, 'include': ['reasoning.encrypted_content'], 'prompt_cache_key': 'k', 'service_tier': 'auto',
               'truncation': 'disabled', 'reasoning': {'effort': 'low', 'summary': 'auto'}, 'tools': [{'type': 'web_search'}], 'tool_choice': 'auto',
               'parallel_tool_calls': True, 'text': {'verbosity': 'low', 'format': {'type': 'text'}}, 'client_metadata': {}})

@@ -717,230 +717,6 @@ def markdown():
     tap.ok(code and driver.read(code) == 'def river():\n    return "Nile"' and app.one('label', 'Python', row), 'code with its language', code and driver.read(code))
     tap.ok(any('this (javascript:alert(1))' in t for t in app.texts(row)), 'an odd link is text', app.texts(row))
     tap.ok(all(app.one(BUTTON, n, row) for n in ('Copy Code', 'Save Code…', 'Wrap Lines')), 'code can be copied, saved and wrapped', app.tree())
-    for answer in ('Cancel', 'Copy Address'):
-        # A link is a child of its label; GTK gives it no action, so it is opened by keyboard.
-        link = wait(lambda: app.one('link', 'long', row))
-        tap.ok(link and app.tab_to(link), 'a link can be reached', driver.Later(app.tree))
-        app.key('Return')
-        dialog = app.wait_for(('alert', 'dialog'), 'Open This Link?')
-        tap.ok(app.one('label', 'https://example.org/nile', dialog), 'a link asks before it is opened, and tells where it leads', driver.Later(app.tree))
-        app.click(BUTTON, answer)
-        app.wait_gone(('alert', 'dialog'), 'Open This Link?')
-    tap.ok(not app.all('link', 'this', row), 'one with an odd scheme is no link', driver.Later(app.tree))
-    app.press(app.one(BUTTON, 'Wrap Lines', row))
-    tap.ok(app.one('label', 'The Nile is long, see this (javascript:alert(1)).', row), 'emphasis and links leave their words', app.texts(row))
-    tap.ok(not any('Step by step' in t for t in app.texts(row)), 'thinking is folded')
-    thinking = wait(lambda: app.one(BUTTON + ('expander', 'toggle button', 'button'), 'Thinking', row))
-    thinking.do_action(0)
-    tap.ok(wait(lambda: any('Step by step' in t for t in app.texts(row))), 'and comes out', app.tree())
-    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
-
-    hostile = ['x' * 100000, '> ' * 3000, '```\n' + 'y' * 20000, '|c' * 3000 + '|\n' + '|-' * 3000 + '|\n|1|2|\n', '- a\n' * 5000, '*a **' * 3000,
-               '\x01\x1b[31m\u202e&amp;<b>x</b> `&amp;`']
-    app = start_ready('--chats', stored(*[t for h in hostile for t in ('What?', h)]))
-    app.choose_chat(1)
-    tap.ok(wait(lambda: app.answers()), 'the chat of hostile answers opens')
-    tap.ok(app.wait_for(BUTTON, 'Show More of This Message'), 'a very long one is shown in part')
-    app.page('Models')
-    app.page('Chat')
-    tap.ok(wait(lambda: any('&<b>x</b> &amp;' in t for t in app.texts(app.one('list', 'Messages')))), 'markup is shown as text')
-    app.ask(QUESTION)
-    tap.ok(app.wait_for('label', lambda n: n.startswith('Not answered: ')), 'and the window goes on working')
-    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
-
-
-def spin(app, name, value):
-    """Set a number by its value, as assistive technology does; whether it was taken."""
-    node = app.wait_for('spin button', name)
-    node.set_current_value(value)
-    return wait(lambda: abs(node.get_current_value() - value) < 1e-6)
-
-
-def tokens(app):
-    """What the meter tells, of what."""
-    label = app.wait_for('label', lambda n: re.match(r'^[\d,]+ of [\d,]+ tokens$', n))
-    return [int(n.replace(',', '')) for n in re.findall(r'[\d,]+', label.get_name())]
-
-
-def asked():
-    """What a chat is asked with: system prompt, sampling, presets; what is written and not sent is kept. The meter, the context and their limits."""
-    app = start_ready(wide())
-    app.ask(QUESTION)
-    first = app.answer_text(app.finished(1))
-    before = tokens(app)[0]
-    tap.ok(before > 20, 'the meter tells the tokens of the chat', before)
-    app.write('one two three four five six seven eight')
-    tap.ok(wait(lambda: tokens(app)[0] > before + 7), 'and of what is being written', driver.Later(app.tree))
-    app.click(BUTTON, 'Chat Settings')
-    system = app.wait_for(('text', 'text box', 'entry'), 'System Prompt')
-    Atspi.EditableText.set_text_contents(system, 'Answer in one word.')
-    usual = {n: app.wait_for('spin button', n).get_current_value() for n in ('Temperature', 'Top P', 'Top K', 'Min P', 'Repeat Penalty', 'Longest Answer')}
-    tap.ok(app.one('label', lambda n: n.startswith('By default 40. ')), 'defaults are told', driver.Later(app.tree))
-    given = {'Temperature': 0.3, 'Top P': 0.5, 'Top K': 7, 'Min P': 0.2, 'Repeat Penalty': 1.1, 'Longest Answer': 3}
-    tap.ok(all(spin(app, n, v) for n, v in given.items()), 'sampling is set by value')
-
-    def values():
-        return {n: round(app.one('spin button', n).get_current_value(), 6) for n in given}
-
-    app.click(BUTTON, 'Save as Preset…')
-    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Name of the Preset'), 'Terse')
-    app.click(BUTTON, 'Save')
-    app.click(BUTTON, 'Reset')
-    tap.ok(wait(lambda: values() == {n: round(v, 6) for n, v in usual.items()}), 'Reset brings the defaults', values())
-    menu = wait(lambda: [n for n in app.all(BUTTON, lambda n: n.startswith('Presets')) if n.get_n_actions()])[0]
-    menu.do_action(0)
-    app.click(BUTTON, 'Proofreading')
-    tap.ok(wait(lambda: driver.read(system).startswith('Correct spelling')), 'a preset of the program is applied', driver.read(system))
-    menu.do_action(0)
-    app.click(BUTTON, 'Terse')
-    tap.ok(wait(lambda: values() == given and driver.read(system) == 'Answer in one word.'), 'a saved preset is applied', (values(), driver.read(system)))
-    menu.do_action(0)
-    app.click(BUTTON, 'Rename “Terse”')
-    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Name of the Preset'), 'exact')
-    app.click(BUTTON, 'Rename')
-    tap.ok(app.wait_for('label', 'A preset of the program has that name'), 'a name that is taken is refused in words')
-    menu.do_action(0)
-    app.click(BUTTON, 'Rename “Terse”')
-    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Name of the Preset'), 'Curt')
-    app.click(BUTTON, 'Rename')
-    menu.do_action(0)
-    tap.ok(app.wait_for(BUTTON, 'Curt') and app.wait_for(BUTTON, 'Delete “Curt”'), 'a preset is renamed')
-    app.key('Escape')
-
-    spin(app, 'Context Length', 1 << 24)
-    label = app.wait_for('label', lambda n: 'are free: choose less' in n)
-    reload_button = app.one(BUTTON, 'Reload Model')
-    tap.ok(len(re.findall(r'[\d.]+\s[GT]B', label.get_name())) == 2 and not reload_button.get_state_set().contains(Atspi.StateType.SENSITIVE),
-           'a context that memory does not hold is refused with numbers', label.get_name())
-    spin(app, 'Context Length', 256)
-    label = app.wait_for('label', lambda n: n.startswith('Takes ') and n.endswith('The model is loaded again for it.'))
-    app.press(reload_button)
-    tap.ok(app.wait_for('label', lambda n: n.startswith('As the model is loaded')), 'a shorter context is taken by loading the model again', label.get_name())
-    app.key('Escape')
-    app.wait_gone(BUTTON, 'Reset')
-    tap.ok(wait(lambda: tokens(app)[1] == 256), 'the meter follows', driver.Later(app.tree))
-    count = tokens(app)[0]
-    app.click(BUTTON, 'Send')
-    text = app.answer_text(app.finished(2))
-    tap.ok(any(re.search(r'read at [\d,]+ tok/s|[\d.]+ tok/s', t) for t in app.texts(app.answers()[1])) and text, 'the chat goes on with its settings', app.texts(app.answers()[1]))
-    tap.ok(any(t.endswith(' · 3 tokens') for t in app.texts(app.answers()[1])), 'the answer is as long as was set', app.texts(app.answers()[1]))
-    app.write('word ' * 220)
-    label = app.wait_for('label', lambda n: n.startswith('The context is full'))
-    offer = app.wait_for(BUTTON, lambda n: re.match(r'Reload With 512 tokens \([\d.,]+\s[kM]?B(ytes)? More Memory\)$', n) or n.startswith('Reload With'))
-    tap.ok('512 tokens' in offer.get_name() and wait(lambda: app.inside(offer)), 'before the limit a longer context is offered with its memory', offer.get_name())
-    app.press(offer)
-    tap.ok(wait(lambda: tokens(app)[1] == 512), 'and taken', driver.Later(app.tree))
-    app.write('one two three four five six seven eight')
-    wait(lambda: tokens(app)[0] < 200 and app.one(BUTTON, 'Send'))
-    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
-
-    app = start_ready(wide())
-    app.wait_for('list item', QUESTION)
-    app.choose_chat(1)
-    tap.ok(wait(lambda: driver.read(app.entry()) == 'one two three four five six seven eight'), 'what was written is there at the next start', driver.read(app.entry()))
-    app.click(BUTTON, 'Chat Settings')
-    system = app.wait_for(('text', 'text box', 'entry'), 'System Prompt')
-    tap.ok(wait(lambda: driver.read(system) == 'Answer in one word.' and values() == given), 'and the settings', (driver.read(system), values()))
-    menu = wait(lambda: [n for n in app.all(BUTTON, lambda n: n.startswith('Presets')) if n.get_n_actions()])[0]
-    menu.do_action(0)
-    app.click(BUTTON, 'Delete “Curt”')
-    app.click(BUTTON, 'Delete')
-    menu.do_action(0)
-    tap.ok(app.wait_for(BUTTON, 'Exact') and wait(lambda: not app.one(BUTTON, 'Curt')), 'a preset is deleted', driver.Later(app.tree))
-    app.key('Escape')
-    app.key('Escape')
-    app.wait_gone(BUTTON, 'Reset')
-    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
-
-
-def attach(app, *paths):
-    """Choose files in the dialog of the button; one at a time, since a name is written there."""
-    for path in paths:
-        app.click(BUTTON, 'Attach Text Files')
-        if not wait(lambda: app.root.get_child_count() == 2):
-            raise RuntimeError('no file dialog\n' + app.tree())
-        dialog = app.root.get_child_at_index(1)
-        app.key('slash')
-        entry = wait(lambda d=dialog: app.one(('text', 'entry', 'text box'), under=d))
-        Atspi.EditableText.set_text_contents(entry, path)
-        app.press(app.one(BUTTON, 'Attach', dialog))
-        wait(lambda: app.root.get_child_count() == 1)
-
-
-def attached():
-    """Files: pasted, chosen, refused in words, sent, kept with the draft, in versions and at the next start."""
-    notes, binary, latin = (os.path.join(HOME, n) for n in ('notes.txt', 'data.bin', 'latin.txt'))
-    for path, data in ((notes, b'The tap is blue.\n'), (binary, b'\x7fELF\0\1'), (latin, b'caf\xe9')):
-        with open(path, 'wb') as f:
-            f.write(data)
-    app = start_ready('--chats', stored('Read this.', 'Long.', files=[('long.txt', 'one two three four ' * 550000)]))
-    app.wait_for('list item', 'Given')
-    app.choose_chat(1)
-    question = app.wait_for('list item', 'Question')
-    app.press(wait(lambda: app.one(UNFOLD, lambda n: n.startswith('long.txt · 10.'), question)))
-    tap.ok(wait(lambda: app.one('label', lambda n: re.match(r'… and 10\..+ more$', n), question)), 'a long file is shown in part', driver.Later(app.tree))
-    app.press(app.one(BUTTON, 'Copy File', question))
-    app.new_chat()
-    app.click(BUTTON, 'New Chat')  # the focus is in the field
-    app.key('Control+v')
-    remove = app.wait_for(BUTTON, 'Remove “Pasted Text 1.txt”')
-    tap.ok(driver.read(app.entry()) == '' and app.wait_for('label', 'The text is long, so it was attached as a file.'), 'a paste of 10 MB becomes a file', driver.Later(app.tree))
-    fact = app.wait_for('label', lambda n: 'more than the context of' in n).get_name()
-    tap.ok(re.match(r'10\.\d.MB · [\d,.]+ tokens: more than the context of [\d,.]+$', fact), 'with its size and tokens', fact)
-    app.write('What is this?')
-    send = app.one(BUTTON, 'Send')
-    tap.ok(not send.get_state_set().contains(Atspi.StateType.SENSITIVE), 'what is larger than the context cannot be sent')
-    app.press(remove)
-    app.wait_gone(BUTTON, 'Remove “Pasted Text 1.txt”')
-    tap.ok(wait(lambda: send.get_state_set().contains(Atspi.StateType.SENSITIVE)), 'its button removes it')
-    print(app.tree())
-    attach(app, notes)
-    tap.ok(app.wait_for(BUTTON, 'Remove “notes.txt”'), 'a file is chosen', driver.Later(app.tree))
-    print(app.tree())
-    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
-
-
-
-MARKDOWN = """# Rivers
-
-The **Nile** is [long](https://example.org/nile), see [this](javascript:alert(1)).
-
-| Name | km |
-|------|---:|
-| Nile | 6650 |
-
-1. one
-   - two
-
-```python
-def river():
-    return "Nile"
-```
-"""
-
-
-def markdown():
-    """What Markdown becomes, and answers that are meant to break the window."""
-    app = start_ready('--chats', stored('What?', MARKDOWN))
-    app.choose_chat(1)
-    row = app.finished(1)
-    tap.ok(wait(lambda: app.one('heading', 'Rivers', row)), 'a heading', app.tree())
-    tap.ok(app.one('label', '6650', row) and app.one('label', 'Name', row), 'a table', app.texts(row))
-    tap.ok(app.one('label', '1.', row) and app.one('label', '◦', row), 'lists', app.texts(row))
-    code = wait(lambda: app.one(('text', 'text box', 'entry'), 'Code', row))
-    tap.ok(code and driver.read(code) == 'def river():\n    return "Nile"' and app.one('label', 'Python', row), 'code with its language', code and driver.read(code))
-    tap.ok(any('this (javascript:alert(1))' in t for t in app.texts(row)), 'an odd link is text', app.texts(row))
-    tap.ok(all(app.one(BUTTON, n, row) for n in ('Copy Code', 'Save Code…', 'Wrap Lines')), 'code can be copied, saved and wrapped', app.tree())
-    for answer in ('Cancel', 'Copy Address'):
-        # A link is a child of its label; GTK gives it no action, so it is opened by keyboard.
-        link = wait(lambda: app.one('link', 'long', row))
-        tap.ok(link and app.tab_to(link), 'a link can be reached', driver.Later(app.tree))
-        app.key('Return')
-        dialog = app.wait_for(('alert', 'dialog'), 'Open This Link?')
-        tap.ok(app.one('label', 'https://example.org/nile', dialog), 'a link asks before it is opened, and tells where it leads', driver.Later(app.tree))
-        app.click(BUTTON, answer)
-        app.wait_gone(('alert', 'dialog'), 'Open This Link?')
-    tap.ok(not app.all('link', 'this', row), 'one with an odd scheme is no link', driver.Later(app.tree))
     app.press(app.one(BUTTON, 'Wrap Lines', row))
     tap.ok(app.one('label', 'The Nile is long, see this (javascript:alert(1)).', row), 'emphasis and links leave their words', app.texts(row))
     tap.ok(not any('Step by step' in t for t in app.texts(row)), 'thinking is folded')
@@ -964,31 +740,111 @@ def markdown():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
+def spin(node, value):
+    """Set a number by its value, as assistive technology does; whether it was taken."""
+    node.set_current_value(value)
+    return wait(lambda: abs(node.get_current_value() - value) < 1e-6)
+
+
+def tokens(app):
+    """What the meter tells, of what."""
+    label = app.wait_for('label', lambda n: re.match(r'^[\d,]+ of [\d,]+ tokens$', n))
+    return [int(n.replace(',', '')) for n in re.findall(r'[\d,]+', label.get_name())]
+
+
 def asked():
-    """What a chat is asked with: system prompt, sampling, reset; the context meter; what is written and not sent is kept."""
-    app = start_ready()
+    """What a chat is asked with: system prompt, sampling, presets; what is written and not sent is kept. The meter, the context and their limits."""
+    app = start_ready(wide())
     app.ask(QUESTION)
-    app.finished(1)
-    meter = app.wait_for('label', lambda n: re.match(r'^[\d,]+ of [\d,]+ tokens$', n))
-    before = int(meter.get_name().split()[0].replace(',', ''))
-    tap.ok(before > 20, 'the meter tells the tokens of the chat', meter.get_name())
+    first = app.answer_text(app.finished(1))
+    before = tokens(app)[0]
+    tap.ok(before > 20, 'the meter tells the tokens of the chat', before)
     app.write('one two three four five six seven eight')
-    more = wait(lambda: int(app.one('label', lambda n: n.endswith(' tokens') and ' of ' in n).get_name().split()[0].replace(',', '')) > before)
-    tap.ok(more, 'and of what is being written', app.tree())
-    app.click(BUTTON, 'Chat Settings')
-    entry = app.wait_for(('text', 'text box', 'entry'), 'System Prompt')
-    Atspi.EditableText.set_text_contents(entry, 'Answer in one word.')
-    tap.ok(app.one(BUTTON, 'Reset'), 'sampling can be reset')
+    tap.ok(wait(lambda: tokens(app)[0] > before + 7), 'and of what is being written', driver.Later(app.tree))
+    given = {'Temperature': 0.3, 'Top P': 0.5, 'Top K': 7, 'Min P': 0.2, 'Repeat Penalty': 1.1, 'Longest Answer': 3}
+
+    def open_settings():
+        """The dialog's parts, looked for once: walking a window is slow."""
+        app.click(BUTTON, 'Chat Settings')
+        dialog = app.wait_for('dialog', 'Chat Settings')
+        found = {n.get_name(): n for n in app.all('spin button', under=dialog, showing=False)}
+        menu = [n for n in app.all(BUTTON, lambda n: n.startswith('Presets'), dialog) if n.get_n_actions()][0]
+        return dialog, app.one(('text', 'text box', 'entry'), 'System Prompt', dialog), found, menu
+
+    def values():
+        return {n: round(numbers[n].get_current_value(), 6) for n in given}
+
+    def press(name):
+        app.press(wait(lambda: app.one(BUTTON, name, dialog)))
+
+    dialog, system, numbers, menu = open_settings()
+    Atspi.EditableText.set_text_contents(system, 'Answer in one word.')
+    usual = values()
+    tap.ok(any(n.startswith('By default 40. ') for n in (n.get_name() for n in app.all('label', under=dialog, showing=False))), 'defaults are told', driver.Later(app.tree))
+    tap.ok(all(spin(numbers[n], v) for n, v in given.items()), 'sampling is set by value')
+    press('Save as Preset…')
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Name of the Preset'), 'Terse')
+    app.click(BUTTON, 'Save')
+    press('Reset')
+    tap.ok(wait(lambda: values() == usual), 'Reset brings the defaults', values())
+    menu.do_action(0)
+    press('Proofreading')
+    tap.ok(wait(lambda: driver.read(system).startswith('Correct spelling')), 'a preset of the program is applied', driver.read(system))
+    menu.do_action(0)
+    press('Terse')
+    tap.ok(wait(lambda: values() == given and driver.read(system) == 'Answer in one word.'), 'a saved preset is applied', (values(), driver.read(system)))
+    menu.do_action(0)
+    press('Rename “Terse”')
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Name of the Preset'), 'exact')
+    app.click(BUTTON, 'Rename')
+    tap.ok(app.wait_for('label', 'A preset of the program has that name'), 'a name that is taken is refused in words')
+    menu.do_action(0)
+    press('Rename “Terse”')
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Name of the Preset'), 'Curt')
+    app.click(BUTTON, 'Rename')
+    menu.do_action(0)
+    tap.ok(wait(lambda: app.one(BUTTON, 'Curt', dialog) and app.one(BUTTON, 'Delete “Curt”', dialog)), 'a preset is renamed')
+    app.key('Escape')
+
+    spin(numbers['Context Length'], 1 << 24)
+    label = wait(lambda: app.one('label', lambda n: 'are free: choose less' in n, dialog))
+    reload_button = app.one(BUTTON, 'Reload Model', dialog)
+    tap.ok(len(re.findall(r'[\d.]+\s[GT]B', label.get_name())) == 2 and not reload_button.get_state_set().contains(Atspi.StateType.SENSITIVE),
+           'a context that memory does not hold is refused with numbers', label.get_name())
+    spin(numbers['Context Length'], 256)
+    label = wait(lambda: app.one('label', lambda n: n.startswith('Takes ') and n.endswith('The model is loaded again for it.'), dialog))
+    app.press(reload_button)
+    tap.ok(wait(lambda: app.one('label', lambda n: n.startswith('As the model is loaded'), dialog)), 'a shorter context is taken by loading the model again', label.get_name())
     app.key('Escape')
     app.wait_gone(BUTTON, 'Reset')
+    tap.ok(wait(lambda: tokens(app)[1] == 256), 'the meter follows', driver.Later(app.tree))
+    count = tokens(app)[0]
+    app.click(BUTTON, 'Send')
+    text = app.answer_text(app.finished(2))
+    tap.ok(any(re.search(r'read at [\d,]+ tok/s|[\d.]+ tok/s', t) for t in app.texts(app.answers()[1])) and text, 'the chat goes on with its settings', app.texts(app.answers()[1]))
+    tap.ok(any(t.endswith(' · 3 tokens') for t in app.texts(app.answers()[1])), 'the answer is as long as was set', app.texts(app.answers()[1]))
+    app.write('word ' * 220)
+    label = app.wait_for('label', lambda n: n.startswith('The context is full'))
+    offer = app.wait_for(BUTTON, lambda n: re.match(r'Reload With 512 tokens \([\d.,]+\s[kM]?B(ytes)? More Memory\)$', n) or n.startswith('Reload With'))
+    tap.ok('512 tokens' in offer.get_name() and wait(lambda: app.inside(offer)), 'before the limit a longer context is offered with its memory', offer.get_name())
+    app.press(offer)
+    tap.ok(wait(lambda: tokens(app)[1] == 512), 'and taken', driver.Later(app.tree))
+    app.write('one two three four five six seven eight')
+    wait(lambda: tokens(app)[0] < 200 and app.one(BUTTON, 'Send'))
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
-    app = start_ready()
+
+    app = start_ready(wide())
     app.wait_for('list item', QUESTION)
     app.choose_chat(1)
     tap.ok(wait(lambda: driver.read(app.entry()) == 'one two three four five six seven eight'), 'what was written is there at the next start', driver.read(app.entry()))
-    app.click(BUTTON, 'Chat Settings')
-    entry = app.wait_for(('text', 'text box', 'entry'), 'System Prompt')
-    tap.ok(wait(lambda: driver.read(entry) == 'Answer in one word.'), 'and the system prompt', driver.read(entry))
+    dialog, system, numbers, menu = open_settings()
+    tap.ok(wait(lambda: driver.read(system) == 'Answer in one word.' and values() == given), 'and the settings', (driver.read(system), values()))
+    menu.do_action(0)
+    press('Delete “Curt”')
+    app.click(BUTTON, 'Delete')
+    menu.do_action(0)
+    tap.ok(wait(lambda: app.one(BUTTON, 'Exact', dialog) and not app.one(BUTTON, 'Curt', dialog)), 'a preset is deleted', driver.Later(app.tree))
+    app.key('Escape')
     app.key('Escape')
     app.wait_gone(BUTTON, 'Reset')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())

@@ -541,7 +541,7 @@ int main(int argc, char **argv)
         argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)t.tv_sec * 1000003 + (uint64_t)t.tv_nsec;
     rng |= 1;
     printf("# seed %llu\n", (unsigned long long)rng);
-    static const char *const all[] = {"c", "c16", "avx2", "avx2-plain", "avx512", "amx"};
+    static const char *const all[] = {"c", "c16", "avx2", "avx2-plain", "avx512", "amx", "neon"};
     for (size_t p = 0; p < AQ_LEN(all); p++) {
         const aq_isa *isa = aq_isa_find(all[p]);
         if (!isa) {

@@ -244,6 +244,9 @@ static void test_whole(void)
 {
     ok(whole("[{{ messages[0].content }}]", " a b ", " a b "), "a string that came through");
     ok(whole("[{{ messages[0].content | trim }}]", " a b ", "a b"), "one that was trimmed");
+    ok(whole("{{ messages[0].content | trim }}{{ messages[0].content | tojson }}", "a b \\n",
+             "a b|a b"),
+       "one that was trimmed at one place and is escaped at another");
     ok(whole("[{{ messages[0].content.split('/')[1] }}]", "a/b", ""), "a piece of one");
     ok(whole("{{ messages[0].content.split('/') | join('-') }}", "a/b", "a-b"),
        "one that was taken apart and joined again");

@@ -9,6 +9,8 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include "cpu-priv.h"
@@ -73,6 +75,10 @@ static uint32_t isas(const aq_isa *ret[N_PATH]) /* best last */
         ret[n++] = &aq_isa_avx512;
     if (have.amx)
         ret[n++] = &aq_isa_amx;
+#elif defined(__aarch64__)
+    const unsigned long dot_products = 1ul << 20; /* HWCAP_ASIMDDP */
+    if (getauxval(AT_HWCAP) & dot_products)
+        ret[n++] = &aq_isa_neon;
 #endif
     return n;
 }
@@ -98,10 +104,14 @@ const aq_isa *aq_isa_find(const char *name)
 const char *const *aq_cpu_paths(void)
 {
     /* one list per number of paths that this CPU has: each set includes the ones before */
+#if defined(__aarch64__)
+    static const char *const list[N_PATH][N_PATH + 1] = {{"c", NULL}, {"c", "neon", NULL}};
+#else
     static const char *const list[N_PATH][N_PATH + 1] = {{"c", NULL},
                                                          {"c", "avx2", NULL},
                                                          {"c", "avx2", "avx512", NULL},
                                                          {"c", "avx2", "avx512", "amx", NULL}};
+#endif
     const aq_isa *k[N_PATH];
     return list[isas(k) - 1];
 }

@@ -292,18 +292,39 @@ static uint32_t piece_tiles(const aq_cpu *c, uint32_t n_tile)
 typedef struct mul_job {
     const aq_cpu *c;
     product p[MUL_MAX];
-    uint32_t first[MUL_MAX + 1]; /* piece of each product */
-    uint32_t n, tiles;
+    uint32_t first[MUL_MAX + 1]; /* piece of each product, of one group of rows */
+    uint32_t n, tiles, group, n_group;
 } mul_job;
 
+/* Pieces: [tiles][group of rows], so that a thread keeps its tiles while it can. */
 static void mul_piece(void *ctx, uint32_t piece, uint32_t worker)
 {
     const mul_job *j = ctx;
-    uint32_t i = 0;
+    uint32_t i = 0, r0 = piece % j->n_group * j->group;
+    piece /= j->n_group;
     while (piece >= j->first[i + 1])
         i++;
     uint32_t t0 = (piece - j->first[i]) * j->tiles;
-    run_tiles(j->c, worker, &j->p[i], t0, AQ_MIN(t0 + j->tiles, j->p[i].n_tile));
+    product p = j->p[i];
+    p.n = AQ_MIN(p.n - r0, j->group);
+    p.in += r0;
+    p.low += p.low ? r0 : 0;
+    p.y += r0 * p.stride;
+    run_tiles(j->c, worker, &p, t0, AQ_MIN(t0 + j->tiles, p.n_tile));
+}
+
+/* Few tiles and many rows are cut by rows as well: what is done once for all tiles of a piece is then
+ * done for several. Tiles that must be converted meet all rows at once. */
+static void cut_mul(mul_job *j, uint32_t n_tile, uint32_t rows)
+{
+    bool whole = rows < 2 * GROUP_ROWS;
+    for (uint32_t i = 0; i < j->n; i++)
+        whole = whole || j->p[i].layout >= AQ_L_STORED;
+    j->group = whole ? rows : GROUP_ROWS;
+    j->n_group = (rows + j->group - 1) / j->group;
+    j->tiles = piece_tiles(j->c, n_tile * j->n_group);
+    for (uint32_t i = 0; i < j->n; i++)
+        j->first[i + 1] = j->first[i] + (j->p[i].n_tile + j->tiles - 1) / j->tiles;
 }
 
 void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x, uint32_t n)
@@ -321,9 +342,6 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
         all += j.p[i].n_tile;
     }
     fine = fine && quant;
-    j.tiles = piece_tiles(c, all);
-    for (uint32_t i = 0; i < n_mul; i++)
-        j.first[i + 1] = j.first[i] + (j.p[i].n_tile + j.tiles - 1) / j.tiles;
     uint32_t step = fine ? c->cap / 2 : c->cap; /* a fine row takes two places */
     for (uint32_t r0 = 0; r0 < n; r0 += step) {
         uint32_t rows = AQ_MIN(n - r0, step);
@@ -343,7 +361,8 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
             j.p[i].y = mul[i].y + (size_t)r0 * mul[i].m->rows;
             j.p[i].stride = mul[i].m->rows;
         }
-        aq_cpu_share(c, mul_piece, &j, j.first[n_mul],
+        cut_mul(&j, all, rows);
+        aq_cpu_share(c, mul_piece, &j, j.first[n_mul] * j.n_group,
                      (uint64_t)all * c->isa->lanes * k * rows * (fine ? 2 : 1));
     }
 }

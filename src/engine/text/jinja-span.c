@@ -151,8 +151,40 @@ typedef struct follow {
     uint32_t open[2]; /* start + 1 */
 } follow;
 
-/** One piece of a leaf in the output: true and a stretch in *ret when a leaf's end was reached. */
-static bool piece(follow *f, int how, const jx_span *sp, const char *text, aq_span *ret)
+/** White space at an end of a piece, also as JSON and Python write it. */
+static bool escaped_blank(const char *p)
+{
+    return p[0] == '\\' && (p[1] == 'n' || p[1] == 't' || p[1] == 'r');
+}
+
+/** The part of a piece in the output that its leaf's text without the white space around became. */
+static void trim(const jx_leaf *l, const jx_span *sp, const char *text, uint32_t *start,
+                 uint32_t *end)
+{
+    uint32_t a = blank_front(l->p, l->n), n = l->n - a - blank_back(l->p + a, l->n - a);
+    const char *same = memmem(text + *start, *end - *start, l->p + a, n);
+    if (same) { /* unchanged */
+        *start = (uint32_t)(same - text);
+        *end = *start + n;
+        return;
+    }
+    for (uint32_t was = *end + 1; sp->ends & JX_IN_FIRST && *end - *start < was;) {
+        was = *end - *start;
+        *start += blank_front(text + *start, was);
+        if (a && *end - *start >= 2 && escaped_blank(text + *start))
+            *start += 2;
+    }
+    for (uint32_t was = *end + 1; sp->ends & JX_IN_LAST && *end - *start < was;) {
+        was = *end - *start;
+        *end -= blank_back(text + *start, was);
+        if (a + n < l->n && *end - *start >= 2 && escaped_blank(text + *end - 2))
+            *end -= 2;
+    }
+}
+
+/** One piece of leaf l in the output: true and a stretch in *ret when the leaf's end was reached. */
+static bool piece(follow *f, const jx_leaf *l, int how, const jx_span *sp, const char *text,
+                  aq_span *ret)
 {
     const uint8_t first = how ? JX_IN_FIRST : JX_FIRST, last = how ? JX_IN_LAST : JX_LAST;
     /* what was taken off: white space at an end */
@@ -160,15 +192,13 @@ static bool piece(follow *f, int how, const jx_span *sp, const char *text, aq_sp
                  (sp->ends & (JX_LAST | JX_IN_LAST)) == JX_IN_LAST;
     uint32_t start = sp->start, end = sp->end;
     bool ends = false;
+    if (how && sp->ends & (first | last))
+        trim(l, sp, text, &start, &end);
     if (sp->ends & first) {
-        if (how)
-            start += blank_front(text + start, end - start);
         f->bad[how] |= f->open[how] != 0;
         f->open[how] = start + 1;
     }
     if (sp->ends & last) {
-        if (how)
-            end -= blank_back(text + start, end - start);
         f->bad[how] |= !f->open[how];
         *ret = (aq_span){f->open[how] - 1, end};
         f->open[how] = 0;
@@ -192,7 +222,8 @@ uint32_t aq_jx_whole(jx *x, const jx_buf *out, aq_span *ret)
         return 0;
     for (uint32_t i = 0; i < out->n_span; i++)
         for (int how = 0; how < 2 && out->span[i].leaf != JX_NO_LEAF; how++)
-            piece(&f[out->span[i].leaf], how, &out->span[i], out->p, &got);
+            piece(&f[out->span[i].leaf], &x->leaves.leaf[out->span[i].leaf], how, &out->span[i],
+                  out->p, &got);
     for (uint32_t i = 0; i < x->leaves.n; i++)
         for (int how = 0; how < 2; how++) {
             f[i].bad[how] |= f[i].open[how] || x->leaves.leaf[i].known;
@@ -202,7 +233,7 @@ uint32_t aq_jx_whole(jx *x, const jx_buf *out, aq_span *ret)
         const jx_span *sp = &out->span[i];
         int how = sp->leaf != JX_NO_LEAF && f[sp->leaf].bad[0];
         if (sp->leaf != JX_NO_LEAF && !f[sp->leaf].bad[how] &&
-            piece(&f[sp->leaf], how, sp, out->p, &got))
+            piece(&f[sp->leaf], &x->leaves.leaf[sp->leaf], how, sp, out->p, &got))
             ret[n++] = got;
     }
     qsort(ret, n, sizeof *ret, by_start);

@@ -455,6 +455,10 @@ typedef struct aq_seat_state {
     aq_err listen_err; /* code 0 = none */
     aq_presence_info mdns;
     aq_pair_state pair;
+    char
+        reach_name[AQ_NAME_MAX +
+                   1]; /* who was paired last, "" = nobody yet; and whether they reach each other */
+    aq_reach reach_out, reach_in;
     aq_node_state node; /* what it computes for others */
     uint32_t n_pc;
     aq_pc pc[AQ_PCS_MAX];
