@@ -269,8 +269,6 @@ def user(src, runtime, bundle, home):
                'chats, identity and settings lie where the README says', subprocess.run(['find', var], stdout=subprocess.PIPE, text=True, check=False).stdout)
         app = start(welcome=True)
         app.wait_for('label', lambda n: n.startswith('CPU ('))
-        if portal:
-            tap.ok(wait(opened), 'the next start loads that model again')
         tap.ok(not app.one('label', 'Welcome to Aquifer') and app.wait_for('list item', QUESTION), 'the next start has the chat, and no first page')
         app.page('Pool')
         tap.ok(wait(lambda: app.one('list item', lambda n: n.startswith('Laptop'))), 'and the second PC', driver.Later(app.tree))
