@@ -927,126 +927,6 @@ def folders():
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
-def save_as(app, path):
-    """In GTK's own dialog: the whole path as the name of the file."""
-    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Name'), path)
-    app.click(BUTTON, 'Save')
-
-
-def transfer():
-    """Export of a chat as Markdown and as JSON; import of that, and of a file that is none."""
-    if os.environ.get('AQ_SANITIZE'):
-        tap.skip('export and import', "GTK's file dialog leaks a little, which a leak check would take for ours")
-        return
-    app = start_ready('--chats', stored('What?', MARKDOWN))
-    app.wait_for('list item', 'Given')
-    app.chat_menu('Given', 'Export…')
-    path = os.path.join(HOME, 'one.md')
-    save_as(app, path)
-    tap.ok(app.wait_for('label', lambda n: n.startswith('1 chat was written to ')), 'a chat is exported', driver.Later(app.tree))
-    with open(path, encoding='utf-8') as f:
-        text = f.read()
-    tap.ok(text.startswith('# Given\n\n## Question\n\nWhat?\n\n## Answer\n\n# Rivers\n') and MARKDOWN in text, 'as Markdown', text)
-    app.choose_chat(1)
-    app.finished(1)
-    app.key('Control+Shift+e')
-    path = os.path.join(HOME, 'one.json')
-    save_as(app, path)
-    app.wait_for('label', lambda n: n.startswith('1 chat was written to ') and n.endswith('one.json'))
-    with open(path, encoding='utf-8') as f:
-        told = json.load(f)
-    tap.ok(told['format'] == 'aquifer-chats' and told['chats'][0]['messages'][1]['text'] == MARKDOWN, 'or as JSON', told)
-
-    def bring_in(name):
-        app.key('Control+Shift+o')
-        wait(lambda: app.root.get_child_count() > 1)
-        app.key('slash')  # the field for a path
-        field = wait(lambda: app.focused() if app.focused().get_role_name() in ('text', 'entry', 'text box') else None)
-        Atspi.EditableText.set_text_contents(field, name)
-        app.key('Return')
-
-    told['chats'][0]['title'] = 'Once more'
-    with open(path, 'w', encoding='utf-8') as f:
-        json.dump(told, f)
-    bring_in(path)
-    tap.ok(app.wait_for('list item', 'Once more'), 'JSON is imported', driver.Later(app.tree))
-    bad = os.path.join(HOME, 'bad.json')
-    with open(bad, 'w', encoding='utf-8') as f:
-        f.write('[' * 100000)
-    bring_in(bad)
-    tap.ok(app.wait_for('label', lambda n: 'bad.json could not be imported: It nests deeper' in n), 'what is wrong with a file is said', driver.Later(app.tree))
-    app.key('Escape')
-    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
-
-
-class Notifications:
-    """The desktop's service for notifications, as far as a program talks to it."""
-
-    XML = """<node><interface name="org.freedesktop.Notifications">
-        <method name="Notify"><arg direction="in" type="s"/><arg direction="in" type="u"/><arg direction="in" type="s"/><arg direction="in" type="s"/>
-            <arg direction="in" type="s"/><arg direction="in" type="as"/><arg direction="in" type="a{sv}"/><arg direction="in" type="i"/><arg direction="out" type="u"/></method>
-        <method name="CloseNotification"><arg direction="in" type="u"/></method>
-        <method name="GetCapabilities"><arg direction="out" type="as"/></method>
-        <method name="GetServerInformation"><arg direction="out" type="s"/><arg direction="out" type="s"/><arg direction="out" type="s"/><arg direction="out" type="s"/></method>
-        <signal name="ActionInvoked"><arg type="u"/><arg type="s"/></signal></interface></node>"""
-
-    def __init__(self):
-        from gi.repository import Gio, GLib  # pylint: disable=import-outside-toplevel
-        self.gio, self.glib, self.got, self.closed = Gio, GLib, [], []
-        self.bus = Gio.bus_get_sync(Gio.BusType.SESSION)
-        node = Gio.DBusNodeInfo.new_for_xml(self.XML)
-        self.bus.register_object('/org/freedesktop/Notifications', node.interfaces[0], self.call, None, None)
-        self.name = Gio.bus_own_name_on_connection(self.bus, 'org.freedesktop.Notifications', Gio.BusNameOwnerFlags.NONE, None, None)
-
-    def call(self, _bus, _sender, _path, _interface, method, args, invocation):
-        if method == 'Notify':
-            self.got.append(args.unpack())
-            invocation.return_value(self.glib.Variant('(u)', (len(self.got),)))
-        elif method == 'GetCapabilities':
-            invocation.return_value(self.glib.Variant('(as)', (['body', 'actions'],)))
-        elif method == 'GetServerInformation':
-            invocation.return_value(self.glib.Variant('(ssss)', ('test', 'test', '1', '1.2')))
-        else:
-            self.closed += [args.unpack()[0]] if method == 'CloseNotification' else []
-            invocation.return_value(None)
-
-    def wait(self, condition):
-        def turn():
-            while self.glib.MainContext.default().iteration(False):
-                pass
-            return condition()
-        return wait(turn)
-
-    def press(self, number):
-        self.bus.emit_signal(None, '/org/freedesktop/Notifications', 'org.freedesktop.Notifications', 'ActionInvoked', self.glib.Variant('(us)', (number, 'default')))
-        self.bus.flush_sync()
-
-
-def notified():
-    """An answer that ends while nobody looks: a dot in the list, and a notification that leads to it."""
-    desktop = Notifications()
-    app = start_ready()
-    app.entry()
-    desktop.wait(lambda: True)
-    app.ask(QUESTION)  # without a window manager, nothing has the focus yet
-    tap.ok(desktop.wait(lambda: desktop.got), 'a notification when the window is not active', driver.Later(app.tree))
-    tap.ok(desktop.got and desktop.got[0][3] == 'The answer is complete' and QUESTION in desktop.got[0][4], 'it names the chat', desktop.got)
-    row = app.wait_for('list item', QUESTION)
-    tap.ok(wait(lambda: row.get_description() == 'A new answer'), 'and the list says it, too', row.get_description())
-    app.new_chat()
-    desktop.press(1)
-    tap.ok(desktop.wait(lambda: app.answers()), 'it leads to the answer', driver.Later(app.tree))
-    app.key('Tab')  # which gives the window the focus
-    tap.ok(desktop.wait(lambda: row.get_description() == ''), 'and then is no news any more', row.get_description())
-    app.key('Control+n')
-    app.ask(LONG)
-    app.key('Control+Page_Down')
-    row = app.wait_for('list item', LONG)
-    tap.ok(desktop.wait(lambda: row.get_description() == 'A new answer'), 'an answer in another chat leaves a dot', row.get_description())
-    tap.ok(len(desktop.got) == 1, 'and no notification while the window is active', desktop.got)
-    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
-
-
 def walk():
     """By keyboard alone: new chat, type, send, stop, edit, search, switch, settings, delete, undo."""
     app = start_ready(endless(), env=SLOW)
@@ -1272,7 +1152,7 @@ def welcome():
         app.close()
 
 
-SCENARIOS = [welcome, pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, attached, find, folders, notified, transfer, walk, locked, translated]
+SCENARIOS = [welcome, pool, pages, keys, chat, stop, streams, models, api, loading, settings, errors, narrow, process, close, real, options, kept, versions, markdown, asked, attached, find, folders, walk, locked, translated]
 
 
 def main():
