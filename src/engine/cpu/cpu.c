@@ -137,7 +137,7 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
                                        sizeof *c->entries);
     if (convert)
         c->panel = malloc((size_t)aq_rt_threads(rt) * c->wide * c->isa->lanes * sizeof *c->panel);
-    if (c->isa->many[AQ_L_Q8_0]) {
+    if (c->isa->many[AQ_L_Q4_K]) {
         c->side_bytes = aq_side_bytes(c->wide);
         c->side = aligned_alloc(64, 2 * aq_rt_threads(rt) * c->side_bytes);
     }

@@ -4,12 +4,11 @@
  * takes. Sums of integers are exact and the float steps are those of isa-avx2.c in their order, so that
  * a row has the same bits in both. Compiled with AVX2's flags; only after CPUID has said so. Any thread.
  *
- * Sums of byte pairs are kept in 16 bits as long as they fit (isa-avx2.c). Weights of 8 bits are two
- * planes of nibbles, value + 128 = 16 high + low: two sums that fit, instead of one that does not. */
+ * Sums of byte pairs are kept in 16 bits as long as they fit (isa-avx2.c), which those of 8-bit weights
+ * do not. */
 #include <immintrin.h>
 
 #include "isa-avx2-priv.h"
-#include "quant-priv.h"
 
 #if defined(__clang__)
 #define EACH(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
@@ -24,7 +23,7 @@
 #define PIN(v) __asm__("" : "+x"(v))
 
 typedef struct weights {
-    __m256i quad[BLOCK / 4], high[BLOCK / 4];
+    __m256i quad[BLOCK / 4];
     __m256 scale[SUBS], min[SUBS];
     __m256i scale16[2 * SUBS]; /* Q6_K: per 16 columns, in both halves of a lane */
 } weights;
@@ -58,25 +57,6 @@ INLINE __m256i high4(__m256i w)
     return low4(_mm256_srli_epi16(w, 4));
 }
 
-INLINE __m256i plus_128(const int8_t *value) /* a table of 16, twice */
-{
-    return _mm256_xor_si256(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)value)),
-                            _mm256_set1_epi8((char)0x80));
-}
-
-INLINE void unpack_q8_0(const uint8_t *tile, uint32_t n_sub, weights *o)
-{
-    for (uint32_t j = 0; j < n_sub; j++, tile += 34 * LANES) {
-        o->scale[j] = load_f16(tile);
-        for (uint32_t i = 8 * j; i < 8 * j + 8; i++) {
-            __m256i w = _mm256_xor_si256(load(tile + 2 * LANES + 32 * (i % 8)),
-                                         _mm256_set1_epi8((char)0x80));
-            o->quad[i] = low4(w);
-            o->high[i] = high4(w);
-        }
-    }
-}
-
 /* Nibbles of 32 columns. */
 INLINE void nibbles_32(const uint8_t *quads, __m256i *ret)
 {
@@ -94,34 +74,6 @@ INLINE void unpack_4(const bool min, const uint8_t *tile, uint32_t n_sub, weight
         o->scale[j] = load_f16(tile);
         o->min[j] = min ? load_f16(tile + 16) : _mm256_mul_ps(o->scale[j], _mm256_set1_ps(-8));
         nibbles_32(tile + quads, o->quad + 8 * j);
-    }
-}
-
-/* Through a table to two planes. */
-INLINE void values_32(const uint8_t *quads, uint32_t j, weights *o)
-{
-    const __m256i table = plus_128(aq_iq4_value), lo = low4(table), hi = high4(table);
-    nibbles_32(quads, o->quad + 8 * j);
-    for (uint32_t i = 8 * j; i < 8 * j + 8; i++) {
-        o->high[i] = _mm256_shuffle_epi8(hi, o->quad[i]);
-        o->quad[i] = _mm256_shuffle_epi8(lo, o->quad[i]);
-    }
-}
-
-INLINE void unpack_iq4_nl(const uint8_t *tile, uint32_t n_sub, weights *o)
-{
-    for (uint32_t j = 0; j < n_sub; j++, tile += 18 * LANES) {
-        o->scale[j] = load_f16(tile);
-        values_32(tile + 2 * LANES, j, o);
-    }
-}
-
-INLINE void unpack_iq4_xs(const uint8_t *tile, weights *o)
-{
-    const __m256 d = load_f16(tile);
-    for (uint32_t j = 0; j < SUBS; j++) {
-        o->scale[j] = _mm256_mul_ps(d, aq_avx2_iq4_xs_scale(tile, j));
-        values_32(tile + 64 + 128 * j, j, o);
     }
 }
 
@@ -214,9 +166,6 @@ INLINE void unpack_q6_k(const uint8_t *tile, weights *o)
 INLINE void unpack(const int layout, const uint8_t *tile, size_t b, uint32_t n_sub, weights *o)
 {
     switch (layout) {
-    case AQ_L_Q8_0:
-        unpack_q8_0(tile + b * SUBS * 34 * LANES, n_sub, o);
-        break;
     case AQ_L_Q4_0:
         unpack_4(false, tile + b * SUBS * 18 * LANES, n_sub, o);
         break;
@@ -231,12 +180,6 @@ INLINE void unpack(const int layout, const uint8_t *tile, size_t b, uint32_t n_s
         break;
     case AQ_L_Q6_K:
         unpack_q6_k(tile + b * 210 * LANES, o);
-        break;
-    case AQ_L_IQ4_NL:
-        unpack_iq4_nl(tile + b * SUBS * 18 * LANES, n_sub, o);
-        break;
-    case AQ_L_IQ4_XS:
-        unpack_iq4_xs(tile + b * 136 * LANES, o);
         break;
     default:
         unpack_mxfp4(tile + b * SUBS * 17 * LANES, n_sub, o);
@@ -256,11 +199,6 @@ INLINE void sums(const __m256i *w, const int8_t *q, size_t wide, const int n, __
             PIN(sum[i]);
         }
     }
-}
-
-INLINE bool two_planes(int layout)
-{
-    return layout == AQ_L_Q8_0 || layout == AQ_L_IQ4_NL || layout == AQ_L_IQ4_XS;
 }
 
 /* Sub-block j (of all: block) of four rows: what the weights' types make of 32 columns, in 32 bits. */
@@ -307,14 +245,6 @@ INLINE void dot_32(const int layout, const weights *w, const int8_t *q, size_t w
     if (layout == AQ_L_MXFP4) /* -12 Σ q */
         EACH (i, 4)
             sum[i] = _mm256_add_epi32(sum[i], _mm256_set1_epi32(row[i]->n32[block] / 32 * 3));
-    if (two_planes(layout)) {
-        sums(w->high + 8 * j, q, wide, 8, part);
-        EACH (i, 4) {
-            part[i] = _mm256_slli_epi32(_mm256_madd_epi16(part[i], one), 4);
-            part[i] = _mm256_add_epi32(part[i], _mm256_set1_epi32(row[i]->n32[block]));
-            sum[i] = _mm256_add_epi32(sum[i], part[i]);
-        }
-    }
 }
 
 INLINE void float_step(const int layout, const weights *w, uint32_t j, const float *d,
@@ -367,12 +297,9 @@ INLINE void many(const int layout, const uint8_t *tile, uint32_t k, const aq_row
     {                                                                            \
         many(layout, tile, k, in, n, y);                                         \
     }
-MANY(aq_avx2_many_q8_0, AQ_L_Q8_0)
 MANY(aq_avx2_many_q4_0, AQ_L_Q4_0)
 MANY(aq_avx2_many_q4_1, AQ_L_Q4_1)
 MANY(aq_avx2_many_q4_k, AQ_L_Q4_K)
 MANY(aq_avx2_many_q5_k, AQ_L_Q5_K)
 MANY(aq_avx2_many_q6_k, AQ_L_Q6_K)
-MANY(aq_avx2_many_iq4_nl, AQ_L_IQ4_NL)
-MANY(aq_avx2_many_iq4_xs, AQ_L_IQ4_XS)
 MANY(aq_avx2_many_mxfp4, AQ_L_MXFP4)
