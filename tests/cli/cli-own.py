@@ -204,7 +204,7 @@ def over_none(limit):
         r = subprocess.run(chat + args(port), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ(), preexec_fn=enter(g_here), timeout=LIMIT_S)
         ok(r.returncode == 1 and not r.stdout and b'the model needs 0.10 GB' in r.stderr and b'this PC has 0.0' in r.stderr
            and b'Laptop has 0.0' in r.stderr and b'fits nowhere' in r.stderr, 'too little anywhere: refused with the three numbers', (r.returncode, r.stderr))
-        for cut, who in ((1, b'Laptop: layers 1 to 7 need 0.09 GB'), (7, b'layers 0 to 6 need 0.09 GB')):
+        for cut, who in ((1, b'Laptop: layers 1 to 7 need 0.09 GB'), (7, b'layers 0 to 6 with embedding and head need 0.09 GB')):
             r = subprocess.run(chat + args(port, cut), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ(), preexec_fn=enter(g_here),
                                timeout=LIMIT_S)
             ok(r.returncode == 1 and not r.stdout and who in r.stderr and b'GB are free' in r.stderr and r.stderr.count(b'\n') == 1,

@@ -163,7 +163,7 @@ static void test_refused(const char *dir)
         int rc;
         const char *names, *what;
     } tab[] = {
-        {spm, -AQ_E_UNSUPPORTED, "nosuch", "a splitter that llama does not have"},
+        {gemma, -AQ_E_UNSUPPORTED, "nosuch", "a splitter that nobody has"},
         {gemma, -AQ_E_UNSUPPORTED, "qwen2", "a splitter that gemma4 does not have"},
         {spm, -AQ_E_UNSUPPORTED, "viking", "a splitter that is not known, by its name"},
         {spm, -AQ_E_FORMAT, "scores", "no scores"},
@@ -190,6 +190,10 @@ static void test_refused(const char *dir)
            err.text);
         aq_vocab_free(v);
     }
+    aq_vocab_in any = spm;
+    AQ_AUTO(aq_vocab_free) aq_vocab *v = NULL;
+    any.pre = "nosuch";
+    ok(aq_vocab_new(&any, &v, NULL) == 0, "llama splits nothing, whatever its splitter is called");
 }
 
 /* Without byte tokens. */
