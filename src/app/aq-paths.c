@@ -8,7 +8,8 @@
 
 /* Read once at start and constant from then on. */
 static struct {
-    char *cpu, *models, *guide, *crash_note, *api_keys, *locale, *chats, *presets, *pool, *loop_meter;
+    char *cpu, *models, *guide, *crash_note, *api_keys, *locale, *chats, *presets, *pool,
+        *loop_meter;
     gboolean in_build;
 } paths;
 
