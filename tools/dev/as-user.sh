@@ -40,6 +40,7 @@ mount --bind "$tmp/passwd" /etc/passwd
 mount --bind "$tmp/group" /etc/group
 # Its node is everybody's on a desktop, and often root's alone in a container.
 if [ -c /dev/fuse ] && mknod -m 666 "$tmp/fuse" c 10 229 2>/dev/null; then mount --bind "$tmp/fuse" /dev/fuse; fi
+[ -e /etc/mtab ] || ln -s ../proc/self/mounts /etc/mtab # fusermount does not end a mount that it cannot look up
 mkdir -p -- "$home" "$tmp/run"
 chmod 700 "$home" "$tmp/run"
 chown "$id:$id" "$home" "$tmp/run"

@@ -78,6 +78,12 @@ flatpak_sources() {
     done < <(flatpak_manifest | awk '$1 == "url:" { u = $2 } $1 == "sha256:" { print u, $2 }')
 }
 
+# All that the build takes from outside. Tests fetch nothing: ./dev does this before them.
+flatpak_fetch() {
+    flatpak_trees
+    flatpak_sources "$(flatpak_folder)"
+}
+
 # Commits the trees and installs them for the build.
 flatpak_runtime_install() {
     local dir=$1 kind ref
@@ -137,14 +143,13 @@ cmd_flatpak() {
         esac
         shift
     done
-    flatpak_trees
+    flatpak_fetch
     dir=$(flatpak_folder)
     touch -- "$dir"
     out=$top/build-flatpak/$flatpak_id.flatpak
     mkdir -p -- "$top/build-flatpak"
     exec {lock}>"$cache/flatpak.lock"
     flock "$lock"
-    flatpak_sources "$dir"
     say 'building the bundle (the first time takes some minutes)'
     (logged "$top/build-flatpak/build.log" flatpak_build "$dir" "$out") || die "the bundle could not be built (see build-flatpak/build.log)" 1
     flock -u "$lock"

@@ -9,7 +9,8 @@ set -euo pipefail
 
 if [ -z "${AQ_HEADLESS:-}" ]; then
     tmp=$(mktemp -d "${TMPDIR:-/tmp}/aq-headless-XXXXXX")
-    trap 'rm -rf -- "$tmp"' EXIT
+    # The document portal's file system, if the bus started one, ends with it but not at once.
+    trap 'grep -q " $tmp/run/doc " /proc/self/mounts && fusermount3 -uz "$tmp/run/doc" 2>/dev/null; rm -rf -- "$tmp"' EXIT
     mkdir -m 700 -- "$tmp/run"
     unset WAYLAND_DISPLAY DISPLAY XAUTHORITY DBUS_SESSION_BUS_ADDRESS XDG_DATA_HOME XDG_CONFIG_HOME XDG_CACHE_HOME XDG_STATE_HOME
     export AQ_HEADLESS="$tmp" HOME="$tmp" XDG_RUNTIME_DIR="$tmp/run"
