@@ -307,9 +307,11 @@ static void mul_piece(void *ctx, uint32_t piece, uint32_t worker)
     uint32_t t0 = (piece - j->first[i]) * j->tiles;
     product p = j->p[i];
     p.n = AQ_MIN(p.n - r0, j->group);
-    p.in += r0;
-    p.low += p.low ? r0 : 0;
-    p.y += r0 * p.stride;
+    if (r0) { /* else nothing may be offset: not all products have all of these */
+        p.in += r0;
+        p.low = p.low ? p.low + r0 : NULL;
+        p.y += r0 * p.stride;
+    }
     run_tiles(j->c, worker, &p, t0, AQ_MIN(t0 + j->tiles, p.n_tile));
 }
 
