@@ -230,6 +230,8 @@ def main(argv):
             quick = True
         elif a == '--ci':
             ci = True
+        elif a in ('--ci=gcc', '--ci=asan', '--ci=tsan'):
+            ci = a[5:]
         elif a.startswith('-'):
             sys.exit("./dev: test: unknown option '%s' (see ./dev help)" % a)
         elif a in SUITES + MARKS:
@@ -241,7 +243,7 @@ def main(argv):
     os.chdir(TOP)
     totals, start = Totals(ci), time.monotonic()
     if ci:
-        configs = CI
+        configs = [c for c in CI if ci is True or c.folder in ('build-' + ci, 'build-ci' if ci == 'gcc' else '')]
     elif tests:
         configs = [Config('gcc', 'build', [])]
     else:
