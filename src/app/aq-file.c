@@ -232,7 +232,7 @@ char *aq_files_to_prompt(GPtrArray *files, const char *text)
         g_autofree char *fence = g_strnfill(fence_of(file->text), '`');
         g_string_append_printf(s, "%s:\n%s\n", file->name, fence);
         g_string_append_len(s, file->text, (gssize)file->n);
-        if (file->text[file->n - 1] != '\n')
+        if (file->n && file->text[file->n - 1] != '\n')
             g_string_append_c(s, '\n');
         g_string_append_printf(s, "%s\n\n", fence);
     }

@@ -19,6 +19,7 @@ typedef struct {
     gint64 only;       /* this chat alone, or 0 */
     GPtrArray *copies; /* of AqChatCopy */
     GPtrArray *left;   /* of AqStoreChat: still to be read from the store */
+    guint n_lost;      /* chats that the store could not read */
     gboolean markdown;
     AqTransferCb done;
 } Transfer;
@@ -85,6 +86,14 @@ static void written(GObject *source, GAsyncResult *result, gpointer user)
         good ? g_strdup_printf(
                    ngettext("%u chat was written to %s", "%u chats were written to %s", n), n, name)
              : g_strdup_printf(_("%s could not be written: %s"), name, error->message);
+    if (good && t->n_lost) {
+        g_autofree char *lost =
+            g_strdup_printf(ngettext("%u chat could not be read and is missing there",
+                                     "%u chats could not be read and are missing there", t->n_lost),
+                            t->n_lost);
+        t->done(t->window, lost, FALSE);
+        return;
+    }
     t->done(t->window, text, good);
 }
 
@@ -94,10 +103,12 @@ static void messages_read(GPtrArray *messages, GObject *object)
 {
     Transfer *t = held(object);
     AqStoreChat *chat = g_ptr_array_steal_index(t->left, 0);
-    if (messages)
+    if (messages) {
         g_ptr_array_add(t->copies, aq_chat_copy_new(chat, messages));
-    else
+    } else {
+        t->n_lost++;
         aq_store_chat_free(chat);
+    }
     next_chat(object);
 }
 
@@ -187,14 +198,19 @@ void aq_transfer_export(GtkWindow *window, AqChats *chats, AqChat *chat, AqTrans
 /* Sets an error whose message says what is wrong with the file. */
 static GPtrArray *read_file(GFile *file, GError **error)
 {
-    g_autoptr(GFileInfo) info = g_file_query_info(file, G_FILE_ATTRIBUTE_STANDARD_SIZE,
-                                                  G_FILE_QUERY_INFO_NONE, NULL, error);
+    g_autoptr(GFileInfo) info =
+        g_file_query_info(file, G_FILE_ATTRIBUTE_STANDARD_TYPE "," G_FILE_ATTRIBUTE_STANDARD_SIZE,
+                          G_FILE_QUERY_INFO_NONE, NULL, error);
     g_autofree char *text = NULL;
     GPtrArray *copies = NULL;
     gsize n;
     aq_err err = {0};
     if (!info)
         return NULL;
+    if (g_file_info_get_file_type(info) != G_FILE_TYPE_REGULAR) { /* it might have no end */
+        g_set_error(error, G_IO_ERROR, G_IO_ERROR_NOT_REGULAR_FILE, "%s", _("It is no file"));
+        return NULL;
+    }
     if (g_file_info_get_size(info) > (goffset)AQ_TRANSFER_MAX_BYTES) {
         g_autofree char *most = g_format_size(AQ_TRANSFER_MAX_BYTES);
         g_set_error(error, G_IO_ERROR, G_IO_ERROR_FAILED, _("It is larger than %s"), most);

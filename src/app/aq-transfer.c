@@ -256,7 +256,7 @@ static int too_many(aq_err *err)
 
 /* ---- our own -------------------------------------------------------------------------------- */
 
-/* Of a message, or NULL. */
+/* Of a message, or NULL. What could not have been attached is passed over. */
 static GPtrArray *read_files(JsonArray *array)
 {
     guint n = array ? MIN(json_array_get_length(array), AQ_FILES_MAX) : 0;
@@ -265,8 +265,9 @@ static GPtrArray *read_files(JsonArray *array)
         JsonObject *o = aq_element_object(array, i);
         const char *name = o ? aq_member_string(o, "name") : NULL,
                    *text = o ? aq_member_string(o, "text") : NULL;
-        if (name)
-            g_ptr_array_add(files, aq_file_new(name, text ? text : "", text ? strlen(text) : 0));
+        AqFile *file = name && text ? aq_file_check(name, text, strlen(text), NULL) : NULL;
+        if (file)
+            g_ptr_array_add(files, file);
     }
     return files;
 }

@@ -153,6 +153,12 @@ static void test_json(void)
                     "b .md:\\n`````\\n````\\nx\\n````\\n`````\\n\\nWhat?\"}]");
     aq_chat_remove_draft_file(chat, plain);
     aq_chat_remove_draft_file(chat, fenced);
+    /* Nobody can attach an empty one, but a damaged store may have it. */
+    g_autoptr(AqFile) empty = aq_file_new("e", "", 0);
+    g_assert_true(aq_chat_add_draft_file(chat, empty));
+    g_autofree char *nothing = aq_chat_to_json(chat, 0, "What?");
+    g_assert_cmpstr(nothing, ==, "[{\"role\":\"user\",\"content\":\"e:\\n```\\n```\\n\\nWhat?\"}]");
+    aq_chat_remove_draft_file(chat, empty);
     for (guint i = 0; i < AQ_FILES_MAX; i++)
         g_assert_true(aq_chat_add_draft_file(chat, plain));
     g_assert_false(aq_chat_add_draft_file(chat, fenced));

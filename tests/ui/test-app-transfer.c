@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "aq-message.h"
+#include "aq-file.h"
 #include "aq-transfer.h"
 
 static GPtrArray *read_all(const char *text)
@@ -208,6 +209,14 @@ static void test_hostile(void)
                  "\"never\",\"settings\":\"x\",\"messages\":[{\"role\":\"user\",\"text\":5,"
                  "\"thinking\":{},\"files\":[1,{}]}]}]}",
                  "[-|-|1] 0?");
+    /* Files that could not have been attached. */
+    g_autoptr(GPtrArray) filed =
+        read_all("{\"format\":\"aquifer-chats\",\"version\":1,\"chats\":[{\"messages\":[{\"role\":"
+                 "\"user\",\"text\":\"a\",\"files\":[{\"name\":\"no text\"},{\"name\":\"empty\","
+                 "\"text\":\"\"},{\"name\":\"kept\",\"text\":\"b\"}]}]}]}");
+    const AqStoreMessage *m = ((const AqChatCopy *)filed->pdata[0])->messages->pdata[0];
+    g_assert_cmpuint(m->files->len, ==, 1);
+    g_assert_cmpstr(aq_file_get_name(m->files->pdata[0]), ==, "kept");
 }
 
 int main(int argc, char **argv)
