@@ -7,10 +7,19 @@
 
 set -euo pipefail
 
+# The document portal's file system, if the bus started one, ends with the bus, but not at once; it may do so just now.
+end() {
+    local i
+    for ((i = 0; i < 100; i++)); do
+        if ! grep -q " $tmp/run/doc " /proc/self/mounts || fusermount3 -uz "$tmp/run/doc" 2>/dev/null; then break; fi
+        sleep 0.1
+    done
+    rm -rf -- "$tmp"
+}
+
 if [ -z "${AQ_HEADLESS:-}" ]; then
     tmp=$(mktemp -d "${TMPDIR:-/tmp}/aq-headless-XXXXXX")
-    # The document portal's file system, if the bus started one, ends with it but not at once.
-    trap 'grep -q " $tmp/run/doc " /proc/self/mounts && fusermount3 -uz "$tmp/run/doc" 2>/dev/null; rm -rf -- "$tmp"' EXIT
+    trap end EXIT
     mkdir -m 700 -- "$tmp/run"
     unset WAYLAND_DISPLAY DISPLAY XAUTHORITY DBUS_SESSION_BUS_ADDRESS XDG_DATA_HOME XDG_CONFIG_HOME XDG_CACHE_HOME XDG_STATE_HOME
     export AQ_HEADLESS="$tmp" HOME="$tmp" XDG_RUNTIME_DIR="$tmp/run"
