@@ -99,11 +99,14 @@ static void put_reasoning(aq_mb *m, const aq_json *e)
 static int put_tool_item(aq_mb *m, const aq_json *e, const char *type, uint32_t no, aq_fault *f)
 {
     __attribute__((cleanup(aq_jw_clear_p))) aq_jw w = {0};
-    const char *id = aq_json_str(e, "call_id"), *name = aq_json_str(e, "name");
+    const char *id = NULL, *name = aq_json_str(e, "name");
     bool custom = !strncmp(type, "custom_", 7);
+    int rc = aq_field_str(e, "call_id", &id, f);
 
+    if (rc < 0)
+        return rc;
     if (g_str_has_suffix(type, "_output")) {
-        int rc = put_texts(&w, aq_json_get(e, "output"), no, f);
+        rc = put_texts(&w, aq_json_get(e, "output"), no, f);
         if (rc >= 0 && id)
             aq_mb_tool(m, id, &w);
         else if (rc >= 0) /* of no call: what a client tells by itself */
@@ -147,10 +150,12 @@ static int put_input(aq_ask *a, aq_mb *m, aq_fault *f)
     if (!v || v->kind != AQ_JSON_ARR || !v->n)
         return aq_fault_field(f, "input", "'input' must be a text or an array of items");
     for (const aq_json *e = v->item; e && rc >= 0; e = e->next) {
-        const char *type = aq_json_str(e, "type");
+        const char *type = NULL;
         no++;
         if (e->kind != AQ_JSON_OBJ)
             rc = aq_fault_field(f, "input", "item %u is no object", no);
+        else if ((rc = aq_field_str(e, "type", &type, f)) < 0)
+            break;
         else if (!type || !strcmp(type, "message"))
             rc = put_message(m, e, no, f);
         else if (!strcmp(type, "reasoning"))

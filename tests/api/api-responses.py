@@ -62,7 +62,9 @@ ok(a.status == 200 and a.json()['usage']['input_tokens'] == n, 'a history with a
 # refusals
 for more, param in (({'previous_response_id': 'resp_1'}, 'previous_response_id'), ({'background': True}, 'background'), ({'input': 5}, 'input'), ({'input': []}, 'input'),
                     ({'input': [{'role': 'user', 'content': [{'type': 'input_image', 'image_url': 'x'}]}]}, 'input'), ({'input': [{'type': 'item_reference', 'id': 'x'}]}, 'input'),
-                    ({'input': [{'content': 'x'}]}, 'input'), ({'max_output_tokens': 'x'}, 'max_output_tokens'), ({'tool_choice': 'required'}, 'tool_choice'),
+                    ({'input': [{'content': 'x'}]}, 'input'), ({'input': [{'type': 'function_call_output', 'call_id': {}, 'output': 'x'}]}, 'call_id'),
+                    ({'input': [{'type': {}, 'role': 'user', 'content': 'x'}]}, 'type'),
+                    ({'max_output_tokens': 'x'}, 'max_output_tokens'), ({'tool_choice': 'required'}, 'tool_choice'),
                     ({'instructions': 5}, 'instructions'), ({'text': {'format': {'type': 'xml'}}}, 'text.format')):
     a = s.ask(P, {'input': 'hi', **more})
     ok(a.status == 400 and a.json()['error']['param'] == param, 'refused: %s' % json.dumps(more)[:70], a)
