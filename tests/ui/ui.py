@@ -6,6 +6,7 @@ usage: ui.py SCENARIO AQUIFER GUIDE SOURCE GATE: the program, the guide model, t
 tools/dev/headless.sh.
 """
 
+import http.client
 import json
 import os
 import re
@@ -251,6 +252,8 @@ def api():
                 return r.status, r.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
+        except (OSError, http.client.HTTPException) as e:  # it opens anew with other settings, or ends
+            return 0, str(e)
 
     with socket.socket() as s:  # one that is free, most likely
         s.bind(('127.0.0.1', 0))
