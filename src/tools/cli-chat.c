@@ -454,7 +454,8 @@ static int ask(chat *c)
     printf("\n");
     if (cli_flush() != CLI_OK) /* now: who reads lines from a pipe waits for this one */
         return CLI_FAILED;
-    if (c->tty)
+    if (c->tty) {
+        tell_pool(c); /* what came with the last token */
         fprintf(
             stderr,
             "[%s · %u tokens, %.1f tok/s · first after %.2f s · %u of %u prompt tokens known%s]\n",
@@ -464,6 +465,7 @@ static int ask(chat *c)
             reason == AQ_DONE_CANCELLED ? " · stopped"
             : reason == AQ_DONE_LENGTH  ? " · cut at its limit"
                                         : "");
+    }
     return CLI_OK;
 }
 

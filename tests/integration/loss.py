@@ -28,6 +28,7 @@ desktop, laptop = net.pc(1), net.pc(2)
 NAMES = {desktop: 'Desktop', laptop: 'Laptop'}
 SECRET = os.path.join(tmp.name, 'secret')
 LONG = 'Hello ' * 25
+ENDLESS = 'stone paper seven river light green word'  # the answer has no end: what happens in it happens far from one
 cable = None
 
 
@@ -111,7 +112,7 @@ ok(isinstance(said, dict) and isinstance(said2, dict), 'two PCs in a pool', (sai
 end(joined)
 one, why = answer()
 deep, why2 = answer(text=LONG)
-p = start(desktop, *chat(n=400))
+p = start(desktop, *chat(n=400, text=ENDLESS))
 whole = p.communicate(timeout=lan.HANG_S)[0].decode()
 ok(one.get('tokens') == 100 and deep.get('tokens') and len(whole) > 100, 'one PC answers', (one, deep, why, why2))
 two, why = answer('--pool', '--cut', '1')
@@ -132,7 +133,7 @@ else:
     tap.n += 1
 
 # --- the worker comes back elsewhere ------------------------------------------------------------------------------------------------------
-c = Watched('--pool', '--cut', '1', n=400)
+c = Watched('--pool', '--cut', '1', n=400, text=ENDLESS)
 c.p.send_signal(signal.SIGSTOP)
 end(worker, signal.SIGKILL)
 laptop.run('ip', 'addr', 'add', '10.77.0.22/24', 'dev', 'eth0')
@@ -146,7 +147,7 @@ members = json.loads(desktop.run(cli, 'pool', 'status', *state(desktop), '--json
 ok([m for m in members if m['addresses'] and m['addresses'][0].endswith(':7799')], 'where it answered is remembered', members)
 
 # --- no power ---------------------------------------------------------------------------------------------------------------------------
-c = Watched('--pool', '--cut', '1', n=400)
+c = Watched('--pool', '--cut', '1', n=400, text=ENDLESS)
 c.p.send_signal(signal.SIGSTOP)
 net.cut(laptop, 0)
 end(worker, signal.SIGKILL)
@@ -158,7 +159,7 @@ ok(c.until(rb'Laptop is back') and c.rest() == whole, 'on again: it goes on', c.
 
 # --- the asking PC is killed, or falls silent ----------------------------------------------------------------------------------------------
 for how in ('killed', 'cut off'):
-    c = Watched('--pool', '--cut', '1', n=400)
+    c = Watched('--pool', '--cut', '1', n=400, text=ENDLESS)
     if how == 'cut off':
         net.cut(desktop, 0)
     c.p.kill()

@@ -654,9 +654,11 @@ static void test_retry(void)
     aq_store_db_close(other);
     aq_chat_store_retry(store);
     g_main_loop_run(seen.loop);
-    g_assert_cmpuint(seen.n_saved, ==, 1);
+    g_assert_cmpuint(seen.n_saved, >=, 1);
     g_assert_null(seen.problem);
     close_store(store);
+    /* A try to open that had begun before the second state was put saves the first on its own. */
+    g_assert_cmpuint(seen.n_saved, <=, 2);
     AqStoreDb *db = open_db(path, NULL);
     g_autoptr(GPtrArray) list = messages(db, 1);
     g_assert_cmpuint(list->len, ==, 1);

@@ -8,6 +8,7 @@
 set -euo pipefail
 
 # The document portal's file system, if the bus started one, ends with the bus, but not at once; it may do so just now.
+# shellcheck disable=SC2317 # reached by the trap alone
 end() {
     local i
     for ((i = 0; i < 100; i++)); do
