@@ -332,6 +332,7 @@ static int alloc_run(void *user)
 int main(void)
 {
     float *want[AQ_LEN(kinds)];
+    bool less = getenv("AQ_SANITIZE") != NULL; /* every walk once */
     for (size_t a = 0; a < AQ_LEN(kinds); a++) {
         want[a] = logits_of(&kinds[a], "reference", NULL, 2, AQ_KV_F32, 64);
         ok(want[a] != NULL, "%s %s: the reference", kinds[a].arch, kinds[a].type);
@@ -345,17 +346,18 @@ int main(void)
         for (size_t a = 0; a < AQ_LEN(kinds); a++) {
             /* other kernels than those of the path beside it, the same walk */
             if ((!strcmp(paths[p], "avx2-plain") && a != 0 && a != 3) ||
-                (!strcmp(paths[p], "c16") && a % 2 == 0))
+                (!strcmp(paths[p], "c16") && a % 2 == 0) || (less && paths[p][0] == 'c' && a != 1))
                 continue;
             row_invariance(&kinds[a], paths[p], a % 3);
-            if (want[a])
+            if (want[a] && (!less || a == 1))
                 near_reference(&kinds[a], paths[p], want[a]);
         }
         if (want[0] && want_q8)
             near_reference_q8(&kinds[0], paths[p], want[0], want_q8);
         divided_experts(paths[p]);
         fine_inputs(paths[p]);
-        scaled(paths[p]);
+        if (!less)
+            scaled(paths[p]);
     }
     for (size_t a = 0; a < AQ_LEN(kinds); a++)
         free(want[a]);
