@@ -532,10 +532,14 @@ def kept():
     tap.ok(found and len(found) == 1, 'the search finds a part of a message', app.tree())
     app.key('Return')
     tap.ok(wait(lambda: len(app.answers()) == 2), 'and its chat is opened', app.tree())
+    app.wait_for(('text', 'entry', 'text box'), 'Search this chat')  # it takes the focus when it comes
     app.click(BUTTON, 'Search All Chats')
+    app.wait_for('list', 'Chats')
     app.click(BUTTON, 'Search All Chats')
-    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Search all chats'), 'xyzzy plugh')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Search all chats')
+    Atspi.EditableText.set_text_contents(entry, 'xyzzy plugh')
     tap.ok(app.wait_for('label', 'Nothing was found'), 'or says that nothing was found')
+    wait(lambda: entry.get_state_set().contains(Atspi.StateType.FOCUSED))
     app.key('Escape')
     app.wait_for('list', 'Chats')
 
