@@ -292,6 +292,10 @@ static void models(void)
               "lacks the tensor 'blk.0.ssm_dt.bias'", "a tensor of the delta net is missing");
     with_name("qwen3moe", "output.weight", "outpux.weight", AQ_E_UNSUPPORTED,
               "'outpux.weight' has no place", "a tensor that nobody knows");
+    with_name("gpt-oss", "sliding_window", "slxding_window", AQ_E_FORMAT,
+              "no key 'gpt-oss.attention.sliding_window'", "a window that is not told");
+    with_name("granitemoe", "logit_scale", "logit_scaxe", AQ_E_FORMAT, "logit_scale' is missing",
+              "a scale of logits that is not told");
     with_key("qwen3moe", "expert_used_count", 9, AQ_E_FORMAT, "is 9, possible is 1 to 8",
              "more experts used than there are");
     with_key("qwen3moe", "expert_feed_forward_length", 64, AQ_E_FORMAT,

@@ -239,6 +239,42 @@ static void text(void)
     aq_model_free(m);
 }
 
+/** The model at path with a key spelled otherwise, so that it has none. */
+static aq_model *without(const char *key)
+{
+    uint8_t head[8192];
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ssize_t n = pread(fd, head, sizeof head, 0);
+    uint8_t *at = n < 0 ? NULL : memmem(head, (size_t)n, key, strlen(key));
+    if (!at || pwrite(fd, "X", 1, at - head) != 1)
+        abort();
+    close(fd);
+    return must_open(path, NULL);
+}
+
+/* What other programs take where a file does not say, and so whoever wrote the file. */
+static void defaults(void)
+{
+    gw_model("gemma4", "F16", 1, path);
+    aq_model *m = must_open(path, NULL);
+    ok(m && m->logit_cap == 15 && m->layer[0].window && m->layer[0].rope_base == 5000,
+       "gemma4: as the file says");
+    aq_model_free(m);
+    m = without("final_logit_softcapping");
+    ok(m && m->logit_cap == 30, "gemma4: logits are capped at 30");
+    aq_model_free(m);
+    m = without("rope.freq_base_swa");
+    ok(m && m->layer[0].rope_base == 10000, "gemma4: sliding layers turn by a base of 10000");
+    aq_model_free(m);
+    gw_model("glm4moe", "F16", 1, path);
+    m = must_open(path, NULL);
+    ok(m && m->layer[1].exp_renorm, "glm4moe: as the file says");
+    aq_model_free(m);
+    m = without("expert_weights_norm");
+    ok(m && !m->layer[1].exp_renorm, "glm4moe: weights of experts are not renormalised");
+    aq_model_free(m);
+}
+
 /* An embedding shorter than the vocabulary: ids that no weights stand for. */
 static void short_embedding(void)
 {
@@ -660,6 +696,7 @@ int main(void)
     descriptors();
     look_ups();
     text();
+    defaults();
     short_embedding();
     weights();
     parts();
