@@ -237,7 +237,9 @@ static void test_parked(void)
 {
     g_autofree char *tmp = g_dir_make_tmp("aq-parked-XXXXXX", NULL), *first = NULL, *text = NULL;
     g_autofree char *dir = g_build_filename(tmp, "a", "parked", NULL);
-    g_assert_cmpuint(one_run(dir, &first, FALSE), ==, 0);
+    g_assert_cmpuint(one_run(dir, &first, TRUE), ==, 0);
+    g_assert_cmpuint(n_parked(dir), ==, 0);
+    g_assert_cmpuint(one_run(dir, &text, FALSE), ==, 0);
     g_assert_cmpuint(n_parked(dir), ==, 1);
     g_assert_cmpuint(one_run(dir, &text, FALSE), >, 64);
     g_assert_cmpstr(text, ==, first);

@@ -307,6 +307,11 @@ static void forgotten(rig *r)
     good = good && ask(e, tok[0], PROMPT, GEN, &b) && ask(e, tok[1], PROMPT, GEN, &b);
     aq_engine_free(e);
     ok(good && files(r, &others, NULL) == 2, "chats that go on are kept again");
+    e = engine(r, AQ_KV_F16, 0, r->dir, 1u << 26);
+    good = good && e && ask(e, tok[1], PROMPT, GEN, &b) && b.cached > 0;
+    empty(r); /* somebody clears the folder meanwhile */
+    aq_engine_free(e);
+    ok(good && files(r, &others, NULL) == 1, "one whose file has gone is written anew");
     aq_engine *never = engine(r, AQ_KV_F16, 0, NULL, 0);
     aq_engine_forget(never);
     ok(never && ask(never, tok[0], PROMPT, GEN, &b), "without a folder there is nothing to forget");

@@ -367,11 +367,11 @@ static int64_t now_ns(void)
     return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-/* Used now: in the folder too, for the next start. */
-static void touch(aq_park *p, uint32_t i)
+/* Used now: in the folder too, for the next start. False when the file has gone. */
+static bool touch(aq_park *p, uint32_t i)
 {
     p->file[i].used = now_ns();
-    utimensat(p->fd, p->file[i].name, NULL, 0);
+    return utimensat(p->fd, p->file[i].name, NULL, 0) == 0 || errno != ENOENT;
 }
 
 /* Earlier states of the same chat are of no more use. */
@@ -399,10 +399,10 @@ void aq_park_save(aq_engine *e, uint32_t seq)
         name_of(p, &s->log, name) < 0)
         return;
     uint32_t i = find(p, name);
-    if (i < p->n) {
-        touch(p, i);
+    if (i < p->n && touch(p, i))
         return;
-    }
+    if (i < p->n)
+        forget(p, i, false);
     head h = {.magic = MAGIC, .version = VERSION, .kv_type = p->kv_type, .n_tok = s->log.n};
     memcpy(h.model, p->model, sizeof h.model);
     memcpy(h.maker, p->maker, sizeof h.maker);
