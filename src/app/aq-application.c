@@ -216,6 +216,8 @@ static AqWindow *present(AqApplication *self, gboolean keep_chats, gboolean *ret
     *ret_made = window == NULL;
     if (!window) {
         self->host = aq_engine_host_new(aq_paths_cpu());
+        if (keep_chats || self->chats_file)
+            aq_engine_host_set_parked(self->host, aq_paths_parked());
         self->library = aq_model_library_new(self->host, aq_paths_models(), aq_paths_guide());
         g_signal_connect_swapped(self->host, "changed", G_CALLBACK(on_host_changed), self);
         const char *file = self->chats_file ? self->chats_file : aq_paths_chats();

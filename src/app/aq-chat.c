@@ -654,6 +654,7 @@ void aq_chat_delete_message(AqChat *self, AqMessage *message)
     }
     for (guint i = 0; i < gone->len; i++)
         forget_message(self, gone->pdata[i]);
+    aq_engine_host_forget_parked(self->host);
     /* What is left there: another version, else what was before. */
     gint64 left = parent;
     for (guint i = 0; i < self->all->len; i++)

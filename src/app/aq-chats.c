@@ -247,6 +247,7 @@ void aq_chats_remove(AqChats *self, AqChat *chat)
     guint at;
     aq_chat_stop(chat);
     aq_chat_set_deleted(chat, TRUE);
+    aq_engine_host_forget_parked(self->host); /* if it is restored, it is read again */
     if (aq_chat_get_empty(chat))
         aq_chat_drop(chat);
     if (g_list_store_find(self->list, chat, &at))

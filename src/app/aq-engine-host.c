@@ -6,6 +6,8 @@
 #include "aq-engine-host.h"
 
 #include <glib/gstdio.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "aq-format.h"
 
@@ -14,6 +16,8 @@
 #define SPARE_BYTES (512ull << 20)
 /* The other PC of a split is lost for so long: all layers here, if they fit. */
 #define ALONE_AFTER_MS 10000
+/* Parked chats take so much of the disk at most, and no more than a tenth of what is free. */
+#define PARKED_BYTES_MAX (4ull << 30)
 
 struct _AqEngineSlot {
     gatomicrefcount ref;
@@ -30,7 +34,8 @@ struct _AqEngineSlot {
 
 struct _AqEngineHost {
     GObject parent;
-    char *cpu_path;
+    char *cpu_path,
+        *parked;    /* parked: NULL = chats are not kept; not changed after the first load */
     GMutex rt_lock; /* rt: made by the first worker that needs it */
     aq_rt *rt;
 
@@ -170,6 +175,20 @@ static void load_free(Load *load)
     g_free(load);
 }
 
+/* How much of the folder's disk parked chats may take; 0 when it cannot be used. Worker thread. */
+static guint64 parked_budget(const char *dir)
+{
+    struct statvfs fs;
+    if (!dir)
+        return 0;
+    if (g_mkdir_with_parents(dir, 0700) != 0 || access(dir, R_OK | W_OK | X_OK) != 0 ||
+        statvfs(dir, &fs) != 0) {
+        aq_log(AQ_LOG_WARN, "app", "the folder for parked chats cannot be used: they are not kept");
+        return 0;
+    }
+    return MIN(PARKED_BYTES_MAX, (guint64)fs.f_bavail * fs.f_frsize / 10);
+}
+
 static int load_run(AqEngineHost *self, Load *load, AqEngineSlot *slot)
 {
     aq_rt *rt;
@@ -197,6 +216,8 @@ static int load_run(AqEngineHost *self, Load *load, AqEngineSlot *slot)
         rc = aq_seat_split(load->plan.seat, &load->plan.pc, &sc, &slot->split, &load->err);
         slot->engine = rc < 0 ? NULL : aq_split_engine(slot->split);
     } else {
+        cfg.park_dir = self->parked;
+        cfg.park_bytes = parked_budget(self->parked);
         rc = aq_engine_new(rt, slot->model, &slot->src, &cfg, &slot->engine, &load->err);
     }
     if (rc < 0)
@@ -463,6 +484,43 @@ void aq_engine_host_get_progress(AqEngineHost *self, guint64 *ret_done, guint64 
     }
 }
 
+/* ---- parked chats --------------------------------------------------------------------------- */
+
+static void forget_thread(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+{
+    const char *parked = AQ_ENGINE_HOST(source)->parked, *name;
+    g_autoptr(GDir) dir = g_dir_open(parked, 0, NULL);
+    while (dir && (name = g_dir_read_name(dir))) {
+        g_autofree char *file = g_build_filename(parked, name, NULL);
+        if (g_str_has_suffix(name, ".aqpark"))
+            g_unlink(file);
+    }
+    g_task_return_boolean(task, TRUE);
+}
+
+static void forgotten(GObject *source, GAsyncResult *result, gpointer user)
+{
+    aq_engine_host_release(AQ_ENGINE_HOST(source));
+}
+
+void aq_engine_host_forget_parked(AqEngineHost *self)
+{
+    g_return_if_fail(AQ_IS_ENGINE_HOST(self));
+    if (!self->parked)
+        return;
+    if (self->slot)
+        aq_engine_forget(self->slot->engine);
+    aq_engine_host_hold(self);
+    g_autoptr(GTask) task = g_task_new(self, NULL, forgotten, NULL);
+    g_task_run_in_thread(task, forget_thread); /* there may be files that no loaded model has */
+}
+
+void aq_engine_host_set_parked(AqEngineHost *self, const char *dir)
+{
+    g_return_if_fail(AQ_IS_ENGINE_HOST(self) && !self->parked);
+    self->parked = g_strdup(dir);
+}
+
 /* ---- end ------------------------------------------------------------------------------------ */
 
 static void closing_check(AqEngineHost *self)
@@ -510,6 +568,7 @@ static void aq_engine_host_finalize(GObject *object)
     g_clear_pointer(&self->rt, aq_rt_free);
     g_mutex_clear(&self->rt_lock);
     g_free(self->cpu_path);
+    g_free(self->parked);
     G_OBJECT_CLASS(aq_engine_host_parent_class)->finalize(object);
 }
 

@@ -33,6 +33,11 @@ AqEngineHost *aq_engine_slot_get_host(AqEngineSlot *slot); /* while it is held *
 
 /** cpu_path: what the environment's AQ_CPU says, or NULL. */
 AqEngineHost *aq_engine_host_new(const char *cpu_path);
+/** The state of chats is kept in this folder, within a budget, so that they need not be read again after their pages were needed or after
+ * a start. Before the first load. */
+void aq_engine_host_set_parked(AqEngineHost *self, const char *dir);
+/** A person deleted something: all that is kept there goes, and what was said so far is not written. */
+void aq_engine_host_forget_parked(AqEngineHost *self);
 /** Load a model beside the one that is there, which is let go when the new one answers (or before, when memory is short for both).
  * A load under way is cancelled first. */
 void aq_engine_host_load(AqEngineHost *self, const char *path);

@@ -8,7 +8,7 @@
 
 /* Read once at start and constant from then on. */
 static struct {
-    char *cpu, *models, *guide, *crash_note, *api_keys, *locale, *chats, *presets, *pool,
+    char *cpu, *models, *guide, *crash_note, *api_keys, *locale, *chats, *presets, *parked, *pool,
         *loop_meter;
     gboolean in_build;
 } paths;
@@ -40,6 +40,7 @@ void aq_paths_init(void)
         paths.crash_note = g_build_filename(state, "crash.txt", NULL);
     paths.chats = g_build_filename(g_get_user_data_dir(), "aquifer", "chats.sqlite", NULL);
     paths.presets = g_build_filename(g_get_user_data_dir(), "aquifer", "presets.json", NULL);
+    paths.parked = g_build_filename(g_get_user_cache_dir(), "aquifer", "parked", NULL);
     paths.pool = g_build_filename(state, "pool", NULL);
     g_autofree char *data = g_build_filename(g_get_user_data_dir(), "aquifer", NULL);
     if (g_mkdir_with_parents(data, 0700) == 0)
@@ -81,6 +82,11 @@ const char *aq_paths_chats(void)
 const char *aq_paths_presets(void)
 {
     return paths.presets;
+}
+
+const char *aq_paths_parked(void)
+{
+    return paths.parked;
 }
 
 const char *aq_paths_api_keys(void)

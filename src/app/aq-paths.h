@@ -21,6 +21,8 @@ const char *aq_paths_crash_note(void);
 /** File that chats are kept in. */
 const char *aq_paths_chats(void);
 const char *aq_paths_presets(void);
+/** Folder for the state of parked chats; not made. */
+const char *aq_paths_parked(void);
 /** File that the keys of the local API are kept in, or NULL; its folder is made. */
 const char *aq_paths_api_keys(void);
 /** Folder of translations: AQ_LOCALE_DIR, else where they are installed. */

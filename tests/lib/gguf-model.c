@@ -43,6 +43,7 @@ static const struct spec {
     {"granitemoe", "granitemoe", 2, 0, MOE | TIED},
     {"minimax-m2", "minimax-m2", 2, 0, QK_ROW | MOE | SELECT},
     {"qwen35", "qwen35", 4, 1, QK_HEAD | HYBRID},
+    {"qwen35-drafts", "qwen35", 4, 3, QK_HEAD | HYBRID},
     {"qwen35moe", "qwen35moe", 3, 1, QK_HEAD | HYBRID | MOE | SHARED | SH_GATE},
     {"qwen3next", "qwen3next", 3, 0, QK_HEAD | HYBRID | JOINT_BA | MOE | SHARED | SH_GATE},
     {"qwen4exp", "qwen4exp", 3, 0, QK_HEAD | HYBRID | MOE | SHARED | SH_GATE | STREAMS},

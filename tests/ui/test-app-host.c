@@ -197,6 +197,63 @@ static void test_chat(Fixture *f, gconstpointer data)
     g_assert_true(aq_chat_get_empty(b));
 }
 
+static guint n_parked(const char *dir)
+{
+    guint n = 0;
+    g_autoptr(GDir) d = g_dir_open(dir, 0, NULL);
+    while (d && g_dir_read_name(d))
+        n++;
+    return n;
+}
+
+/* One run of the window: the chat so far, one question more, its answer. */
+static guint one_run(const char *dir, char **text, gboolean forget)
+{
+    Fixture f = {0};
+    set_up(&f, NULL);
+    aq_engine_host_set_parked(f.host, dir);
+    load(&f);
+    g_autoptr(AqChat) chat = aq_chat_new(f.host, NULL);
+    aq_chat_set_temperature(chat, 0);
+    /* fewer tokens would be read again as fast */
+    g_autoptr(GString) question = g_string_new("What is Aquifer? I ask because");
+    for (guint i = 1; i <= 12; i++)
+        g_string_append_printf(question, " computer %u has %u GB,", i, 4 * i);
+    g_assert_true(aq_chat_send(chat, question->str));
+    wait_answer(chat);
+    guint cached = aq_message_get_usage(last(chat))->cached_tok;
+    g_assert_cmpint(aq_message_get_state(last(chat)), ==, AQ_MESSAGE_DONE);
+    g_free(*text);
+    *text = g_strdup(aq_message_get_text(last(chat), NULL));
+    if (forget)
+        aq_chat_delete_message(chat, last(chat));
+    g_clear_object(&chat);
+    tear_down(&f, NULL);
+    return cached;
+}
+
+/* What one run of the window read, the next need not read again; what is deleted is not kept. */
+static void test_parked(void)
+{
+    g_autofree char *tmp = g_dir_make_tmp("aq-parked-XXXXXX", NULL), *first = NULL, *text = NULL;
+    g_autofree char *dir = g_build_filename(tmp, "a", "parked", NULL);
+    g_assert_cmpuint(one_run(dir, &first, TRUE), ==, 0);
+    g_assert_cmpuint(n_parked(dir), ==, 0);
+    g_assert_cmpuint(one_run(dir, &text, FALSE), ==, 0);
+    g_assert_cmpuint(n_parked(dir), ==, 1);
+    g_assert_cmpuint(one_run(dir, &text, FALSE), >, 64);
+    g_assert_cmpstr(text, ==, first);
+    g_assert_cmpuint(one_run(dir, &text, TRUE), >, 64);
+    g_assert_cmpuint(n_parked(dir), ==, 0);
+    g_assert_cmpuint(one_run(dir, &text, FALSE), ==, 0);
+    /* a folder that cannot be used costs nothing else */
+    g_autofree char *none = g_build_filename(guide, "parked", NULL);
+    g_assert_cmpuint(one_run(none, &text, FALSE), ==, 0);
+    g_assert_cmpstr(text, ==, first);
+    g_autofree char *rm = g_strdup_printf("rm -r '%s'", tmp);
+    g_assert_true(g_spawn_command_line_sync(rm, NULL, NULL, NULL, NULL));
+}
+
 /* Stopping and letting go at every moment: right away, after the submit, after the first text. */
 static void test_stop(Fixture *f, gconstpointer data)
 {
@@ -282,6 +339,7 @@ int main(int argc, char **argv)
     add("fail", test_fail);
     add("keep", test_keep);
     add("chat", test_chat);
+    g_test_add_func("/host/parked", test_parked);
     add("stop", test_stop);
     add("close", test_close);
     add("library", test_library);

@@ -547,6 +547,8 @@ def kept():
     folder = os.path.join(HOME, '.local', 'share', 'aquifer')
     files = sorted(os.listdir(folder))
     tap.ok(files == ['chats.sqlite'], 'one file is left', files)
+    parked = os.path.join(HOME, '.cache', 'aquifer', 'parked')
+    tap.ok(any(f.endswith('.aqpark') for f in os.listdir(parked)), 'what was read is kept for the next start', os.listdir(parked))
 
     with open(os.path.join(folder, 'chats.sqlite'), 'r+b') as f:
         f.write(b'not a database')
@@ -558,6 +560,7 @@ def kept():
     tap.ok(app.answer_text(app.finished(1)), 'chats go on')
     app.chat_menu(QUESTION, 'Delete')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    tap.ok(os.listdir(parked) == [], 'of a deleted chat nothing is kept', os.listdir(parked))
     app = start_ready()
     tap.ok(not app.one('list item', QUESTION), 'a deleted chat is gone at the next start', app.tree())
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())

@@ -98,6 +98,29 @@ static void spoiled(bool engine, const char *backend)
         }
 }
 
+/** The disk fails at one read of many, and is well again afterwards. */
+static void failing_disk(bool engine, const char *backend)
+{
+    aq_wsrc file = {0};
+    aq_err err = {0};
+    gw_model("qwen3moe", "Q4_K", 1, path);
+    AQ_AUTO(aq_model_free) aq_model *m = NULL;
+    if (aq_model_open(rt, path, 0, &m, &file, &err) < 0) {
+        ok(false, "%s", err.text);
+        return;
+    }
+    for (uint32_t at = 1; at < 40; at += 19) {
+        aq_failpoint_set("wsrc-read", at, 1);
+        int rc = load(engine, backend, m, &file, &err);
+        aq_failpoint_set("wsrc-read", 0, 0);
+        ok(rc == -AQ_E_IO && strstr(err.text, path) && strstr(err.text, "at byte"),
+           "%s by %s, a disk that fails at read %u: %s", backend, engine ? "engine" : "eval", at,
+           err.text);
+    }
+    ok(load(engine, backend, m, &file, &err) == 0, "well again, it loads");
+    aq_wsrc_close(&file);
+}
+
 /* ---- memory ---- */
 
 static int no_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *err)
@@ -178,12 +201,14 @@ static void memory(void)
 
 /* ---- weights that are no numbers ---- */
 
+static float bad_value;
+
 static int nan_read(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *err)
 {
     const aq_wsrc *w = self;
     int rc = w->read(w->self, tensor, off, dst, n, err);
     for (size_t i = 0; i + 4 <= n; i += 4)
-        memcpy((uint8_t *)dst + i, &(float){NAN}, 4);
+        memcpy((uint8_t *)dst + i, &bad_value, 4);
     return rc;
 }
 
@@ -192,8 +217,9 @@ static void wake(void *user)
     atomic_fetch_add((atomic_uint *)user, 1);
 }
 
-static void not_numbers(const char *arch, const char *backend)
+static void not_numbers(const char *arch, const char *backend, float value)
 {
+    bad_value = value;
     aq_wsrc file = {0};
     aq_model *m = NULL;
     aq_err err = {0};
@@ -271,13 +297,18 @@ int main(void)
     snprintf(path, sizeof path, "%s/test.gguf", folder);
     for (int k = 0; k < 4; k++)
         spoiled(k & 1, k & 2 ? "cpu" : "reference");
+    for (int k = 0; k < 4; k++)
+        failing_disk(k & 1, k & 2 ? "cpu" : "reference");
     memory();
     too_large();
     check_logits();
     for (size_t a = 0; a < AQ_LEN(archs); a++) {
-        not_numbers(archs[a], "reference");
-        if (a < 2)
-            not_numbers(archs[a], "cpu");
+        not_numbers(archs[a], "reference", NAN);
+        not_numbers(archs[a], "reference", INFINITY);
+        if (a < 2) {
+            not_numbers(archs[a], "cpu", NAN);
+            not_numbers(archs[a], "cpu", -INFINITY);
+        }
     }
     aq_rt_free(rt);
     unlink(path);

@@ -206,8 +206,18 @@ static void tensors(void)
     w.data = (aq_bytes){0};
     if (aq_bytes_put(&w.data, (char[256]){0}, 256) < 0)
         abort();
-    end_refused(&w, AQ_E_FORMAT, "overlap", "512 bytes of tensors in 256",
+    end_refused(&w, AQ_E_FORMAT, "'a' and 'b' overlap", "256 bytes from offset 0",
                 "two tensors in one place");
+    static const uint64_t off[][3] = {{0, 256, 480}, {480, 0, 256}, {512, 224, 0}};
+    for (size_t i = 0; i < AQ_LEN(off); i++) {
+        gw_begin(&w, 1);
+        for (uint32_t k = 0; k < 3; k++)
+            gw_entry(&w, (const char *[]){"a", "b", "c"}[k], 0, small, off[i][k]);
+        if (aq_bytes_put(&w.data, (char[2048]){0}, 2048) < 0)
+            abort();
+        end_refused(&w, AQ_E_FORMAT, "overlap", "test.gguf",
+                    "two that share 32 bytes, with room left in the file");
+    }
 }
 
 /* ---- files that are GGUF but no model this version runs ---- */
@@ -282,6 +292,10 @@ static void models(void)
               "lacks the tensor 'blk.0.ssm_dt.bias'", "a tensor of the delta net is missing");
     with_name("qwen3moe", "output.weight", "outpux.weight", AQ_E_UNSUPPORTED,
               "'outpux.weight' has no place", "a tensor that nobody knows");
+    with_name("gpt-oss", "sliding_window", "slxding_window", AQ_E_FORMAT,
+              "no key 'gpt-oss.attention.sliding_window'", "a window that is not told");
+    with_name("granitemoe", "logit_scale", "logit_scaxe", AQ_E_FORMAT, "logit_scale' is missing",
+              "a scale of logits that is not told");
     with_key("qwen3moe", "expert_used_count", 9, AQ_E_FORMAT, "is 9, possible is 1 to 8",
              "more experts used than there are");
     with_key("qwen3moe", "expert_feed_forward_length", 64, AQ_E_FORMAT,

@@ -239,6 +239,42 @@ static void text(void)
     aq_model_free(m);
 }
 
+/** The model at path with a key spelled otherwise, so that it has none. */
+static aq_model *without(const char *key)
+{
+    uint8_t head[8192];
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ssize_t n = pread(fd, head, sizeof head, 0);
+    uint8_t *at = n < 0 ? NULL : memmem(head, (size_t)n, key, strlen(key));
+    if (!at || pwrite(fd, "X", 1, at - head) != 1)
+        abort();
+    close(fd);
+    return must_open(path, NULL);
+}
+
+/* What other programs take where a file does not say, and so whoever wrote the file. */
+static void defaults(void)
+{
+    gw_model("gemma4", "F16", 1, path);
+    aq_model *m = must_open(path, NULL);
+    ok(m && m->logit_cap == 15 && m->layer[0].window && m->layer[0].rope_base == 5000,
+       "gemma4: as the file says");
+    aq_model_free(m);
+    m = without("final_logit_softcapping");
+    ok(m && m->logit_cap == 30, "gemma4: logits are capped at 30");
+    aq_model_free(m);
+    m = without("rope.freq_base_swa");
+    ok(m && m->layer[0].rope_base == 10000, "gemma4: sliding layers turn by a base of 10000");
+    aq_model_free(m);
+    gw_model("glm4moe", "F16", 1, path);
+    m = must_open(path, NULL);
+    ok(m && m->layer[1].exp_renorm, "glm4moe: as the file says");
+    aq_model_free(m);
+    m = without("expert_weights_norm");
+    ok(m && !m->layer[1].exp_renorm, "glm4moe: weights of experts are not renormalised");
+    aq_model_free(m);
+}
+
 /* An embedding shorter than the vocabulary: ids that no weights stand for. */
 static void short_embedding(void)
 {
@@ -467,6 +503,114 @@ static void parts(void)
     }
 }
 
+/** Other forms of names, which programs and people give: %u is the number, counted from `base`. */
+static void namings(void)
+{
+    static const struct {
+        const char *form;
+        uint32_t count, base;
+    } t[] = {{"%s/m.gguf-%05u-of-00003", 3, 1}, {"%s/m.gguf.part%uof3", 3, 1}, {"%s/7b-3x%u", 3, 0},
+             {"%s/m-%u-of-12.gguf", 12, 1},     {"%s/1-m-%02u.bin", 12, 0},    {"%s/%u", 11, 1},
+             {"%s/m-%05u-of-00003.gguf", 3, 0}};
+    aq_err err = {0};
+    gw_model("qwen35", "F16", 9, path);
+    for (size_t k = 0; k < AQ_LEN(t); k++) {
+        char name[256], to[12][256];
+        uint32_t count = t[k].count, n_good = 0;
+        split(count, false, count, 0);
+        for (uint32_t i = count; i-- > 0;) { /* from the last: 00001 may become 00000 */
+            shard_name(name, i, count);
+            snprintf(to[i], sizeof to[i], "%s/tmp%u", folder, i);
+            rename(name, to[i]);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            memcpy(name, to[i], sizeof name);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+            snprintf(to[i], sizeof to[i], t[k].form, folder, i + t[k].base);
+#pragma GCC diagnostic pop
+            rename(name, to[i]);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            aq_model *m = NULL;
+            n_good +=
+                aq_model_open(NULL, to[i], 0, &m, NULL, &err) == 0 && m->info.n_shard == count;
+            aq_model_free(m);
+        }
+        ok(n_good == count, "%u parts named like %s: opened by %u of them %s", count,
+           strrchr(to[0], '/') + 1, n_good, n_good == count ? "" : err.text);
+        for (uint32_t i = 0; i < count; i++)
+            unlink(to[i]);
+    }
+}
+
+static void part_refused(uint32_t no, int code, const char *has, const char *what)
+{
+    aq_model *m = NULL;
+    aq_err err = {0};
+    char name[256];
+    shard_name(name, no, 3);
+    ok(aq_model_open(NULL, name, 0, &m, NULL, &err) == -code && !m && strstr(err.text, has),
+       "%s: %s", what, err.text);
+    aq_model_free(m);
+}
+
+/** Sets whose parts name each other wrongly. Nothing goes round: each part is opened once, by its number. */
+static void rings(void)
+{
+    char n[3][256], other[256];
+    gw_model("qwen35", "F16", 9, path);
+    for (uint32_t i = 0; i < 3; i++)
+        shard_name(n[i], i, 3);
+    snprintf(other, sizeof other, "%s/other", folder);
+
+    split(3, false, 3, 0);
+    rename(n[0], other);
+    rename(n[1], n[0]);
+    rename(n[2], n[1]);
+    rename(other, n[2]);
+    part_refused(0, AQ_E_FORMAT, "says that it is part 2 of 3", "names turned in a ring");
+    part_refused(1, AQ_E_FORMAT, "says that it is part 3 of 3", "from its second part");
+    part_refused(2, AQ_E_FORMAT, "says that it is part 1 of 3", "from its third part");
+
+    split(3, false, 3, 0);
+    unlink(n[2]);
+    ok(link(n[1], n[2]) == 0, "a part twice");
+    part_refused(0, AQ_E_FORMAT, "part 2 of 3, its name and the other parts say 3 of 3", "by link");
+    unlink(n[2]);
+    ok(symlink(n[0], n[2]) == 0, "the first part as the third");
+    part_refused(0, AQ_E_FORMAT, "part 1 of 3, its name and the other parts say 3 of 3",
+                 "by symbolic link");
+    unlink(n[2]);
+    unlink(n[1]);
+    ok(symlink(n[1], n[2]) == 0 && symlink(n[2], n[1]) == 0, "links in a circle");
+    part_refused(0, AQ_E_IO, "part 2 of 3 is missing or unreadable", "parts in a circle");
+    part_refused(1, AQ_E_IO, "m-00002-of-00003.gguf", "the circle itself");
+    unlink(n[1]);
+    unlink(n[2]);
+
+    split(3, false, 4, 0);
+    part_refused(0, AQ_E_IO, "part 4 of 4 is missing", "all say that there is one more");
+    split(3, false, 2, 0);
+    part_refused(0, AQ_E_FORMAT, "were announced", "or one less");
+    part_refused(2, AQ_E_FORMAT, "part 3 of 2, which cannot be", "which the last cannot be");
+    split(3, false, 2, 0);
+    rename(n[1], other);
+    split(3, false, 3, 0);
+    rename(other, n[1]);
+    part_refused(0, AQ_E_FORMAT,
+                 "says that it is part 2 of 2, its name and the other parts say 2 of 3",
+                 "one of them counts otherwise");
+    split(3, false, 3, 0);
+    gw_model("llama", "F16", 9, path);
+    rename(n[1], other);
+    split(3, false, 3, 0);
+    rename(other, n[1]);
+    part_refused(0, AQ_E_FORMAT, "parts", "a part of another model");
+    for (uint32_t i = 0; i < 3; i++)
+        unlink(n[i]);
+}
+
 /* ---- cards ---- */
 
 static void cards(void)
@@ -552,9 +696,12 @@ int main(void)
     descriptors();
     look_ups();
     text();
+    defaults();
     short_embedding();
     weights();
     parts();
+    namings();
+    rings();
     cards();
     gw_model("qwen35", "Q8_0", 2, path);
     torture("open, read, card", open_and_card, path);

@@ -280,6 +280,44 @@ static void pages(rig *r)
        "a chat larger than the budget is not written");
 }
 
+/* A person deletes a chat: nothing that was said so far is on disk, then or later; what is said afterwards is kept again. */
+static void forgotten(rig *r)
+{
+    int32_t tok[2][512];
+    answer a, b;
+    uint32_t others;
+    aq_engine_stats st;
+    empty(r);
+    bool good = talk(r, AQ_KV_F16, r->dir, 1u << 26, &a);
+    aq_engine *e = engine(r, AQ_KV_F16, 0, r->dir, 1u << 26);
+    prompt(tok[0], 7, PROMPT);
+    prompt(tok[1], 8, PROMPT);
+    good = good && e && ask(e, tok[0], PROMPT, GEN, &a) && files(r, &others, NULL) == 1;
+    aq_engine_forget(e);
+    do { /* the step thread takes it with its next turn; every request is one */
+        good = good && ask(e, tok[0], 2, GEN, &b);
+        aq_engine_get_stats(e, &st);
+    } while (good && st.n_disk);
+    ok(good && files(r, &others, NULL) == 0 && !others, "forgotten: no file is left");
+    aq_engine_free(e);
+    ok(good && files(r, &others, NULL) == 0, "and none is written when the engine ends");
+    e = engine(r, AQ_KV_F16, 0, r->dir, 1u << 26);
+    good = good && e && ask(e, tok[0], PROMPT, GEN, &a);
+    aq_engine_forget(e);
+    good = good && ask(e, tok[0], PROMPT, GEN, &b) && ask(e, tok[1], PROMPT, GEN, &b);
+    aq_engine_free(e);
+    ok(good && files(r, &others, NULL) == 2, "chats that go on are kept again");
+    e = engine(r, AQ_KV_F16, 0, r->dir, 1u << 26);
+    good = good && e && ask(e, tok[1], PROMPT, GEN, &b) && b.cached > 0;
+    empty(r); /* somebody clears the folder meanwhile */
+    aq_engine_free(e);
+    ok(good && files(r, &others, NULL) == 1, "one whose file has gone is written anew");
+    aq_engine *never = engine(r, AQ_KV_F16, 0, NULL, 0);
+    aq_engine_forget(never);
+    ok(never && ask(never, tok[0], PROMPT, GEN, &b), "without a folder there is nothing to forget");
+    aq_engine_free(never);
+}
+
 int main(void)
 {
     static const struct {
@@ -296,6 +334,7 @@ int main(void)
         if (i == 0) {
             damaged(&r);
             pages(&r);
+            forgotten(&r);
         }
         close_model(&r);
     }

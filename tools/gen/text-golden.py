@@ -6,7 +6,7 @@ with their renderings.
 usage: tools/gen/text-golden.py tests/text        needs the Python packages tokenizers and jinja2 (made with 0.23.3 and 3.1.6)
 
 vocab.json       {"tokens", "types", "merges"}: byte-level BPE trained on the lines below; a few special tokens behind it
-pairs.jsonl      {"pre", "text", "ids", "plain"?}: ids with special tokens recognised, plain (where different) without control tokens
+pairs.jsonl      {"pre": [splitters], "text", "ids", "plain"?}: ids with special tokens recognised, plain (where different) without control tokens
 templates.jsonl  {"src", "in", "out"} or {"src", "in", "error": true}: rendered as Transformers sets Jinja up
 """
 import json
@@ -24,7 +24,19 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 HEAD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
 TAIL = r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 WORDS = HEAD + r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+" + TAIL
+CJK = '[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+'
+CASED = ('A-Za-z\xb5\xc0-\xd6\xd8-\xf6\xf8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376\u0377\u037b-'
+                '\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5'
+                '\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a\u1e00-\u1f15\u1f18-'
+                '\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-'
+                '\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115'
+                '\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-'
+                '\u2c7b\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70'
+                '-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-'
+                '\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943')
 SPLITTERS = {  # name: steps, whole words first
+    'deepseek-llm': (['[\r\n]', r'\s?[%s]+' % CASED, '\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+', r'\s+$', CJK, r'\p{N}'], False),
+    'deepseek-coder': (['[\r\n]', r'\s?\p{L}+', r'\s?\p{P}+', CJK, r'\p{N}'], False),
     'gpt-2': ([GPT2], False),
     'smollm': ([r'\p{N}', GPT2], False),
     'qwen2': ([WORDS % ''], False),
@@ -62,6 +74,7 @@ TEXTS = [
     '🙂', '👨\u200d👩\u200d👧', 'a🙂b', '\u00a0x', 'x\u00a0', '\u3000水', '\u2028x\u2029', '\u0085x', '\u200bx', 'x\u200b', '\ufeffx', '!!!', ' !!!', '!!!\n', '!!!\n\n x', '...\r\n', '/* c */\n', '$100', '€5', 'a+b=c', '_x', 'snake_case', 'camelCase',
     'int main(void)\n{\n    return 0;\n}\n', '\x00', '\x1c\x1d', 'a\x00b', '\ue000', '\U0010ffff', 'ſ\'ſ', 'İıŉ', 'ǅ ǆ',
     '<|start|>', 'x<|start|>y', '<|start|><|end|>', '<|sta', '<|start|', '<|start|>>', '<tool>', 'a <tool> b', '<tool><|end|>', '<tool', '<tool>er', '<tools>', 'HelloWorld XMLHttp ABCs ABC\'S aB\'ll', 'あA あa Aあ \u0301A a/b //\n/x', '.hello !x #Tag 水a1b', '<|end|>\n<|start|>user\nhi', 'wholeword', ' wholeword', 'wholewordx', '〇1 1〇々x ⺀!⺀ A地下B 水の',
+    '\u3000a \u3000é\u3000\u3000x \u3000! א ב  \nא  ! ב  é  1 2  $ $ 5', 'été éab 中é ‘a’ “中” \u2003\u2003a\u2003 \u2003b', 'Ꭰ \u3000Ꭰ Ａ１é ⅷ ०१ क \t\xa0',
 ]
 
 
@@ -119,12 +132,14 @@ def mixtures(n):
 
 
 def pairs(v):
-    for pre in SPLITTERS:
-        full, plain = tokenizer(v, pre, True), tokenizer(v, pre, False)
-        for text in TEXTS + mixtures(60):
-            a = full.encode(text, add_special_tokens=False).ids
-            b = plain.encode(text, add_special_tokens=False).ids
-            yield {'pre': pre, 'text': text, 'ids': a, **({'plain': b} if a != b else {})}
+    both = {pre: (tokenizer(v, pre, True), tokenizer(v, pre, False)) for pre in SPLITTERS}
+    for text in TEXTS + mixtures(100):
+        rows = {}
+        for pre, (full, plain) in both.items():
+            a, b = (t.encode(text, add_special_tokens=False).ids for t in (full, plain))
+            rows.setdefault((tuple(a), tuple(b)), []).append(pre)
+        for (a, b), pres in rows.items():
+            yield {'pre': pres, 'text': text, 'ids': a, **({'plain': b} if a != b else {})}
 
 
 # ---- templates ----

@@ -57,6 +57,7 @@ static int get_slide(const aq_model *m, const aq_hp *hp, aq_hp *ret, aq_err *err
     int rc;
     *ret = *hp;
     ret->scale = (aq_rope_scale){.factor = 1, .mag = 1};
+    ret->rope_base = 10000;
     if ((rc = aq_arch_need_u32(m, "attention.key_length_swa", 1, AQ_HEAD_DIM_MAX, &ret->d_k, err)) <
             0 ||
         (rc = aq_arch_need_u32(m, "attention.value_length_swa", 1, AQ_HEAD_DIM_MAX, &ret->d_v,
@@ -89,6 +90,7 @@ static int fill(aq_model *m, aq_err *err)
     aq_hp full, slide;
     uint32_t slides[AQ_LAYERS_MAX], n_shared = 0, n_exp = 0;
     int rc;
+    m->logit_cap = 30; /* where the file does not say */
     if ((rc = aq_fill_start(m, &full, err)) < 0)
         return rc;
     for (uint32_t i = 0; i < full.n_all; i++)

@@ -10,6 +10,7 @@ static int fill(aq_model *m, aq_err *err)
     if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = aq_fill_moe_keys(m, &hp, err)) < 0)
         return rc;
     hp.exp_gate = AQ_GATE_SIGMOID;
+    hp.exp_renorm = 0; /* files say that it is so */
     for (uint32_t i = 0; i < hp.n_all; i++) {
         static const char norm[] = "post_attention_norm.weight";
         uint32_t flags = AQ_FILL_BIAS;

@@ -9,6 +9,12 @@ static int fill(aq_model *m, aq_err *err)
     int rc;
     if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = aq_fill_moe_keys(m, &hp, err)) < 0)
         return rc;
+    if (!hp.window)
+        return aq_fail(
+            err, AQ_E_FORMAT,
+            "%s has no key 'gpt-oss.attention.sliding_window', which every gpt-oss model "
+            "needs; the file is damaged or was converted wrongly",
+            m->gguf->shard[0].file);
     hp.exp_gate = AQ_GATE_CHOSEN;
     hp.act = AQ_ACT_OAI;
     for (uint32_t i = 0; i < hp.n_all; i++) {

@@ -6,13 +6,15 @@
 static int fill(aq_model *m, aq_err *err)
 {
     aq_hp hp;
-    float div = 1;
+    float div = 0;
     int rc;
     if ((rc = aq_fill_start(m, &hp, err)) < 0 || (rc = aq_fill_moe_keys(m, &hp, err)) < 0 ||
         (rc = aq_arch_f32(m, "logit_scale", &div, err)) < 0)
         return rc;
     if (!(div > 0))
-        return aq_fail(err, AQ_E_FORMAT, "%s: '%s.logit_scale' is %g; the file is damaged",
+        return aq_fail(err, AQ_E_FORMAT,
+                       "%s: '%s.logit_scale' is missing or %g; the file is damaged or was "
+                       "converted wrongly",
                        m->gguf->shard[0].file, m->info.arch, div);
     m->logit_scale = 1 / div;
     for (uint32_t i = 0; i < hp.n_all; i++)

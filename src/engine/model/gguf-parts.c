@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's GGUF as a whole: one file, or parts named NAME-00001-of-0000N.gguf that say split.no and split.count. The first
- * part's keys are the model's; the tensors of all parts make one table. Any part may be given to open them all.
+/* A model's GGUF as a whole: one file, or parts that say split.no and split.count. Their names differ in a number only:
+ * NAME-00001-of-0000N.gguf as converters write it, or any other form, from 0 or from 1. The first part's keys are the model's; the
+ * tensors of all parts make one table. Any part may be given to open them all.
  * Threads: opening is one thread's work; afterwards everything but the count of holders is read-only. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "gguf-priv.h"
 
@@ -129,30 +132,85 @@ static int check_total(const aq_gguf *g, aq_err *err)
     return rc < 0 ? rc : 0;
 }
 
-#define TAIL "-00001-of-00002.gguf"
+/* ---- names of parts ---- */
 
-/** How the name of part no of count ends. */
-static void name_tail(uint32_t no, uint32_t count, char out[sizeof TAIL])
+/** Where the name of a part says which one it is. */
+typedef struct number {
+    size_t at, n;  /* its digits in the path */
+    uint32_t base; /* of the first part */
+    bool padded;   /* with zeros, to n digits */
+} number;
+
+static char *part_path(const char *path, const number *u, uint32_t i)
 {
-    snprintf(out, sizeof TAIL, "-%05u-of-%05u.gguf", (no + 1) % 100000, count % 100000);
+    size_t n = strlen(path) + 16;
+    char *p = malloc(n);
+    if (p)
+        snprintf(p, n, "%.*s%0*u%s", (int)u->at, path, u->padded ? (int)u->n : 1, i + u->base,
+                 path + u->at + u->n);
+    return p;
 }
 
-static bool has_tail(const char *path, const char *tail)
+static bool is_digit(char c)
 {
-    size_t n = strlen(path), t = strlen(tail);
-    return n > t && !strcmp(path + n - t, tail);
+    return c >= '0' && c <= '9';
+}
+
+/** -00002-of-00003.gguf: no doubt then, even if no other part is there. */
+static bool is_usual(const char *path, uint32_t no, uint32_t count, number *ret)
+{
+    char tail[32];
+    int t = snprintf(tail, sizeof tail, "-%05u-of-%05u.gguf", no + 1, count);
+    size_t n = strlen(path);
+    *ret = (number){n - (size_t)t + 1, 5, 1, true};
+    return n > (size_t)t && !strcmp(path + n - (size_t)t, tail);
+}
+
+/** The number in the name of part no with which most of the other parts are found, the last of several such. 0 or NOMEM; ret->n 0:
+ * there is none. */
+static int find_number(const char *path, uint32_t no, uint32_t count, number *ret)
+{
+    const char *slash = strrchr(path, '/');
+    size_t start = slash ? (size_t)(slash - path) + 1 : 0, end = strlen(path);
+    uint32_t most = 0;
+    *ret = (number){0};
+    if (is_usual(path, no, count, ret))
+        return 0;
+    ret->n = 0;
+    for (size_t at; end > start; end = at) {
+        for (at = end; at > start && is_digit(path[at - 1]) == is_digit(path[end - 1]); at--)
+            ;
+        if (!is_digit(path[at]) || end - at > 9)
+            continue;
+        unsigned long v = strtoul(path + at, NULL, 10);
+        for (int k = 0; k < 4; k++) {
+            number u = {at, end - at, k % 2 ? 0 : 1, k < 2};
+            uint32_t n = 0;
+            if (v != no + u.base || (!u.padded && path[at] == '0' && u.n > 1))
+                continue;
+            /* counted from 0, there is none with the number of them all */
+            for (uint32_t i = 0; i < count + !u.base; i++) {
+                AQ_AUTOFREE char *p = part_path(path, &u, i);
+                if (!p)
+                    return -AQ_E_NOMEM;
+                if (i != no && access(p, F_OK) == 0)
+                    n = i < count ? n + 1 : 0;
+            }
+            if (n > most)
+                *ret = u;
+            most = AQ_MAX(most, n);
+        }
+    }
+    return 0;
 }
 
 /** Open part i of all, its name made from path, the name of another part. */
-static int open_part(aq_gguf *all, uint32_t i, const char *path, aq_err *err)
+static int open_part(aq_gguf *all, uint32_t i, const char *path, const number *u, aq_err *err)
 {
-    size_t n = strlen(path), stem = n - (sizeof TAIL - 1);
     uint32_t no, count;
-    AQ_AUTOFREE char *p = malloc(n + 1);
+    AQ_AUTOFREE char *p = part_path(path, u, i);
     if (!p)
         return aq_fail(err, AQ_E_NOMEM, "no memory to open the parts of %s", path);
-    memcpy(p, path, stem);
-    name_tail(i, all->n_shard, p + stem);
     int rc = aq_shard_open(&all->shard[i], p, err);
     if (rc < 0)
         return aq_err_prefix(err, rc, "part %u of %u is missing or unreadable", i + 1,
@@ -178,20 +236,23 @@ int aq_gguf_open(const char *path, aq_gguf **ret, aq_err *err)
         (rc = check_split(g, 0, &no, &count, err)) < 0)
         return rc;
     if (count > 1) {
-        char tail[sizeof TAIL];
-        name_tail(no, count, tail);
-        if (!has_tail(path, tail))
-            return aq_fail(err, AQ_E_FORMAT,
-                           "%s is part %u of %u, so its name must end in %s for the other parts to "
-                           "be found; give it its own name back",
-                           g->shard[0].file, no + 1, count, tail);
+        number u;
+        if (find_number(path, no, count, &u) < 0)
+            return aq_fail(err, AQ_E_NOMEM, "no memory to find the %u parts of %s", count, path);
+        if (!u.n)
+            return aq_fail(
+                err, AQ_E_FORMAT,
+                "%s says that it is part %u of %u, and neither its name nor a file beside "
+                "it fits that: the names of parts must differ in their number only, such "
+                "as NAME-%05u-of-%05u.gguf; give them their own names back",
+                g->shard[0].file, no + 1, count, no + 1, count);
         AQ_AUTO(aq_gguf_free) aq_gguf *all = gguf_new(count);
         if (!all)
             return aq_fail(err, AQ_E_NOMEM, "no memory to open the %u parts of %s", count, path);
         all->shard[no] = g->shard[0];
         g->shard[0] = (aq_shard){.fd = -1};
         for (uint32_t i = 0; i < count; i++)
-            if (i != no && (rc = open_part(all, i, path, err)) < 0)
+            if (i != no && (rc = open_part(all, i, path, &u, err)) < 0)
                 return rc;
         aq_gguf_free(g);
         g = AQ_STEAL(all);

@@ -301,6 +301,37 @@ static int alignment(parser *p, uint32_t *ret)
     return 0;
 }
 
+static int by_place(const void *a, const void *b, void *tensor)
+{
+    const aq_tensor *t = tensor, *x = &t[*(const uint32_t *)a], *y = &t[*(const uint32_t *)b];
+    return (x->off > y->off) - (x->off < y->off);
+}
+
+/** Each tensor ends where the next begins, or before. */
+static int no_overlap(parser *p)
+{
+    aq_shard *s = p->s;
+    AQ_AUTOFREE uint32_t *at = calloc(s->n_tensor + 1, sizeof *at);
+    if (!at)
+        return aq_fail(p->err, AQ_E_NOMEM, "%s: no memory for its %u tensors", s->file,
+                       s->n_tensor);
+    for (uint32_t i = 0; i < s->n_tensor; i++)
+        at[i] = i;
+    qsort_r(at, s->n_tensor, sizeof *at, by_place, s->tensor);
+    for (uint32_t i = 1; i < s->n_tensor; i++) {
+        const aq_tensor *a = &s->tensor[at[i - 1]], *b = &s->tensor[at[i]];
+        char other[AQ_SHOW_BYTES];
+        if (b->off - a->off < a->bytes)
+            return aq_fail(p->err, AQ_E_FORMAT,
+                           "%s: its tensors '%s' and '%s' overlap (%" PRIu64
+                           " bytes from offset %" PRIu64 " and what begins at %" PRIu64
+                           "); the file is damaged, " AQ_GGUF_AGAIN,
+                           s->file, aq_str_show(a->name, p->show), aq_str_show(b->name, other),
+                           a->bytes, a->off - s->data_off, b->off - s->data_off);
+    }
+    return 0;
+}
+
 /** Where each tensor lies, and that it lies inside the file. */
 static int place_tensors(parser *p)
 {
@@ -310,7 +341,7 @@ static int place_tensors(parser *p)
     if (rc)
         return rc;
     s->data_off = (s->head_bytes + align - 1) & ~((uint64_t)align - 1);
-    uint64_t room = s->file_bytes > s->data_off ? s->file_bytes - s->data_off : 0, sum = 0;
+    uint64_t room = s->file_bytes > s->data_off ? s->file_bytes - s->data_off : 0;
     for (uint32_t i = 0; i < s->n_tensor; i++) {
         aq_tensor *t = &s->tensor[i];
         const char *name = aq_str_show(t->name, p->show);
@@ -327,14 +358,8 @@ static int place_tensors(parser *p)
                            " bytes of weights; " AQ_GGUF_AGAIN,
                            s->file, name, t->bytes, t->off, room);
         t->off += s->data_off;
-        sum += t->bytes; /* each is at most AQ_GGUF_FILE_BYTES_MAX, and there are at most 65,536 */
     }
-    if (sum > room)
-        return aq_fail(p->err, AQ_E_FORMAT,
-                       "%s: its tensors overlap (%" PRIu64 " bytes of tensors in %" PRIu64
-                       " bytes of weights); the file is damaged, " AQ_GGUF_AGAIN,
-                       s->file, sum, room);
-    return 0;
+    return no_overlap(p);
 }
 
 /** Parse the n bytes read so far. fill = false: only find the header's end. NEED_MORE: come again with more bytes. */

@@ -181,7 +181,7 @@ static int start(aq_engine *e, aq_req *r, uint32_t id, const aq_match *m, bool t
     if (m->snap != UINT32_MAX)
         e->set.snap[m->snap].used = e->turn;
     s->state = AQ_SEQ_LIVE;
-    s->lost = s->bad = s->over = false;
+    s->lost = s->bad = s->over = s->secret = false;
     s->n_spec = 0;
     s->req = r;
     s->n_sub = s->n_done = m->n_tok;

@@ -142,6 +142,8 @@ static void *step_thread(void *arg)
     while (take(e, !busy)) {
         busy = false;
         tend(e);
+        if (atomic_exchange(&e->forget, false))
+            aq_park_forget(e);
         if (!e->paused) {
             aq_admit(e);
             aq_wnd *w;
@@ -175,6 +177,8 @@ static void *step_thread(void *arg)
             aq_req_unref(r);
         }
     e->q_first = e->q_last = e->r_first = e->r_last = NULL;
+    if (atomic_exchange(&e->forget, false))
+        aq_park_forget(e);
     aq_park_save_all(e);
     return NULL;
 }
@@ -403,6 +407,12 @@ void aq_engine_get_info(const aq_engine *e, aq_engine_info *ret)
                             .n_draft = e->n_draft,
                             .weight_bytes = e->weight_bytes,
                             .state_bytes = e->state_bytes};
+}
+
+void aq_engine_forget(aq_engine *e)
+{
+    atomic_store(&e->forget, true);
+    aq_hub_kick(e->hub);
 }
 
 void aq_engine_get_stats(const aq_engine *e, aq_engine_stats *ret)

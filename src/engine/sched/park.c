@@ -200,6 +200,14 @@ void aq_park_stats(const aq_engine *e, uint32_t *ret_n, uint64_t *ret_bytes)
         *ret_n += e->park->file[i].ours;
 }
 
+void aq_park_forget(aq_engine *e)
+{
+    while (e->park && e->park->n)
+        forget(e->park, e->park->n - 1, true);
+    for (uint32_t s = 0; s < e->set.max_seq; s++)
+        e->seq[s].secret = true;
+}
+
 /* ---- saving and loading ---- */
 
 /* All layers in one stage here, at rest, with its operations applied. */
@@ -359,11 +367,11 @@ static int64_t now_ns(void)
     return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-/* Used now: in the folder too, for the next start. */
-static void touch(aq_park *p, uint32_t i)
+/* Used now: in the folder too, for the next start. False when the file has gone. */
+static bool touch(aq_park *p, uint32_t i)
 {
     p->file[i].used = now_ns();
-    utimensat(p->fd, p->file[i].name, NULL, 0);
+    return utimensat(p->fd, p->file[i].name, NULL, 0) == 0 || errno != ENOENT;
 }
 
 /* Earlier states of the same chat are of no more use. */
@@ -387,14 +395,14 @@ void aq_park_save(aq_engine *e, uint32_t seq)
     stream count = {.fd = -1};
     aq_err err = {0};
 
-    if (!p || s->log.n < MIN_TOK || s->state != AQ_SEQ_PARKED || !at_rest(e) ||
+    if (!p || s->secret || s->log.n < MIN_TOK || s->state != AQ_SEQ_PARKED || !at_rest(e) ||
         name_of(p, &s->log, name) < 0)
         return;
     uint32_t i = find(p, name);
-    if (i < p->n) {
-        touch(p, i);
+    if (i < p->n && touch(p, i))
         return;
-    }
+    if (i < p->n)
+        forget(p, i, false);
     head h = {.magic = MAGIC, .version = VERSION, .kv_type = p->kv_type, .n_tok = s->log.n};
     memcpy(h.model, p->model, sizeof h.model);
     memcpy(h.maker, p->maker, sizeof h.maker);
@@ -534,6 +542,7 @@ static bool load(aq_engine *e, uint32_t i, uint32_t seq)
     memcpy(log, f->tok, n_tok * sizeof *log);
     s->log = (aq_toks){.id = AQ_STEAL(log), .n = n_tok, .cap = n_tok + 1};
     s->state = AQ_SEQ_PARKED;
+    s->secret = false;
     s->n_sub = s->n_done = n_tok;
     s->used = ++e->turn;
     for (uint32_t k = 0; k < f->h.n_snap; k++)

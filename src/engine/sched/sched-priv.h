@@ -139,6 +139,7 @@ typedef struct aq_sseq {
     uint8_t state;
     bool lost;   /* some stage did not take its rows: to be taken back before it goes on */
     bool bad;    /* a stage failed on it: nothing of it can be relied on */
+    bool secret; /* not to be written to the folder for parked chats */
     aq_req *req; /* LIVE */
     aq_toks log; /* DRAIN, PARKED; a live seq's is its request's */
     uint32_t n_sub, n_done, n_wnd;
@@ -199,6 +200,7 @@ struct aq_engine {
     uint64_t weight_bytes, state_bytes;
     atomic_uint st_running, st_queued, st_parked, st_pages, st_epoch, st_paused, st_n_page;
     atomic_uint st_disk;
+    atomic_bool forget; /* aq_engine_forget was called */
     _Atomic uint64_t st_disk_bytes;
     _Atomic uint64_t st_window, st_read, st_gen, st_here_us;
     /* step thread */
@@ -265,6 +267,7 @@ void aq_park_save_all(aq_engine *);
 /** Bring in a chat that t begins with, when it spares clearly more than the `known` tokens: true
  * when there is a new parked seq (others may have gone for it). */
 bool aq_park_fetch(aq_engine *, const aq_toks *t, uint32_t known);
+void aq_park_forget(aq_engine *); /* see aq_engine_forget */
 void aq_park_stats(const aq_engine *, uint32_t *ret_n, uint64_t *ret_bytes);
 
 /* ---- prefix.c ---- */

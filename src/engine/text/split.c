@@ -315,6 +315,8 @@ static const aq_splitter splitters[] = {
     {"tekken", split_tekken, NULL, true},
     {"kimi-k2", split_kimi, NULL, true},
     {"deepseek-v3", split_deepseek, first_deepseek, false},
+    {"deepseek-llm", aq_split_deepseek_llm, NULL, false},
+    {"deepseek-coder", aq_split_deepseek_coder, NULL, false},
 };
 
 /* Names that converters give to vocabularies of the same rules. */

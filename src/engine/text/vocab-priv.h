@@ -18,7 +18,9 @@ typedef struct aq_splitter {
 } aq_splitter;
 const aq_splitter *aq_splitter_find(const char *pre);
 const aq_splitter *aq_splitter_list(size_t *ret_n);
-extern const aq_splitter aq_splitter_lines; /* of AQ_VOCAB_BPE_CHARS */
+extern const aq_splitter aq_splitter_lines;              /* of AQ_VOCAB_BPE_CHARS */
+size_t aq_split_deepseek_coder(const char *s, size_t n); /* split-deepseek.c */
+size_t aq_split_deepseek_llm(const char *s, size_t n);
 
 /** How tokens are spelled and found. */
 enum {

@@ -337,6 +337,10 @@ void aq_engine_free(
                    * call with this engine is under way */
 AQ_CLEANUP_FUNC(aq_engine *, aq_engine_free)
 
+/** The chats so far are kept in no folder: all files of parked chats go, other models' too, and what is in memory is not written until
+ * its chat goes on. For when people delete a chat. Any thread; the engine's own one does it. */
+void aq_engine_forget(aq_engine *);
+
 typedef struct aq_engine_info {
     const char *backend, *device; /* "cpu", "CPU (avx2, 2 threads)": always shown to the user */
     uint32_t n_ctx, n_parallel, n_page, epoch, kv_type, n_draft;
