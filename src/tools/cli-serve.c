@@ -12,8 +12,8 @@
 #include "cli.h"
 
 typedef struct serve {
-    const char *path, *alias, *backend, *key_file, *state;
-    uint32_t port, ctx, parallel, threads;
+    const char *path, *alias, *backend, *key_file, *state, *park;
+    uint32_t port, ctx, parallel, threads, park_mb;
     bool lan, tls, json;
     char cert[512]; /* the file that other PCs are to trust */
     cli_list key, host, origin;
@@ -74,6 +74,8 @@ static int load(serve *s)
     aq_engine_cfg cfg = {.place = {.backend = s->backend},
                          .n_ctx = s->ctx,
                          .n_parallel = s->parallel,
+                         .park_dir = s->park,
+                         .park_bytes = s->park_mb * 1000000ull,
                          .progress = &loading};
     char name[256];
 
@@ -199,7 +201,7 @@ static int run(serve *s)
 
 int cli_serve(int argc, char **argv)
 {
-    serve s = {.port = AQ_API_PORT};
+    serve s = {.port = AQ_API_PORT, .park_mb = 4000};
     cli_opt opts[] = {{"-m", 's', &s.path},
                       {"--port", 'u', &s.port},
                       {"--lan", 'b', &s.lan},
@@ -214,6 +216,8 @@ int cli_serve(int argc, char **argv)
                       {"--parallel", 'u', &s.parallel},
                       {"--threads", 'u', &s.threads},
                       {"--backend", 's', &s.backend},
+                      {"--park", 's', &s.park},
+                      {"--park-mb", 'u', &s.park_mb},
                       {"--json", 'b', &s.json},
                       {0}};
     const char *model = NULL;

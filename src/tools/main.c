@@ -61,8 +61,9 @@ static const struct {
      "[--host "
      "NAME]… "
      "[--origin ORIGIN]… [--alias NAME] [--ctx N] [--parallel N] [--threads N] [--backend B] "
-     "[--state DIR] [--json]\n      the model for other programs, in the protocols of OpenAI and "
-     "Anthropic\n"},
+     "[--park DIR [--park-mb N]] [--state DIR] [--json]\n      the model for other programs, in "
+     "the "
+     "protocols of OpenAI and Anthropic\n"},
 #endif
     {"dequant", cli_dequant,
      "  aquifer-cli dequant FILE\n      check decoding against stored floats\n"},

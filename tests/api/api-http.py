@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 
 sys.dont_write_bytecode = True
@@ -55,6 +56,18 @@ same = [''.join(c['delta'].get('content') or '' for x in a.chunks() for c in x['
         for i, a in texts.items()]
 ok(len(same) == 12 and set(same) == {text}, 'twelve at once say the same', same)
 s.close()
+
+# the prefix outlives the server
+with tempfile.TemporaryDirectory(prefix='aq-api-park-') as park:
+    said = []
+    for _ in range(2):
+        s = Real(GUIDE, '--ctx', '2048', '--park', park, '--park-mb', '100')
+        said.append(s.ask('/v1/chat/completions', {'messages': turn1, **ask}).json())
+        s.close()
+    one, two = (d['usage'] for d in said)
+    ok(one['prompt_tokens_details']['cached_tokens'] == 0 and two['prompt_tokens_details']['cached_tokens'] >= 0.95 * two['prompt_tokens'],
+       'a parked chat is known to the next server', said)
+    ok(said[0]['choices'][0]['message'] == said[1]['choices'][0]['message'], 'and the answer is the same', said)
 
 r = subprocess.run([cli, 'serve', '-m', '/nowhere.gguf', '--port', '0'], capture_output=True, text=True, timeout=HANG_S)
 ok(r.returncode == 2 and r.stderr.startswith('aquifer-cli: /nowhere.gguf: '), 'a model that is not there', r)
