@@ -145,11 +145,12 @@ int aq_node_join(aq_node *n, const char *addr, const uint8_t secret[AQ_SECRET_BY
 
     if (rc < 0 || (rc = aq_link_dial(n->net, &d, &cb, &l, err)) < 0)
         return rc;
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += AQ_LINK_AUTH_US / 1000000 + 1;
     pthread_mutex_lock(&j.lock);
     /* the other side's roster comes right after the proofs: then all members are known */
-    while (!j.roster && !j.closed && pthread_cond_timedwait(&j.cond, &j.lock, &end) != ETIMEDOUT)
+    while (!j.roster && !j.closed &&
+           pthread_cond_clockwait(&j.cond, &j.lock, CLOCK_MONOTONIC, &end) != ETIMEDOUT)
         ;
     aq_err why = j.why;
     pthread_mutex_unlock(&j.lock);
