@@ -79,8 +79,10 @@ static int look(const aq_trust *t, const char *version, bool (*is_it)(void *, co
         for (uint32_t i = 0; is_it && i < n && !has; i++)
             has = is_it(user, &ret[i]);
         *ret_n = n;
-        bool waits = ret_info->state == AQ_PRESENCE_STARTING ||
-                     (ret_info->state == AQ_PRESENCE_RUNNING && !state_only);
+        bool waits =
+            ret_info->state == AQ_PRESENCE_STARTING ||
+            ((ret_info->state == AQ_PRESENCE_RUNNING || ret_info->state == AQ_PRESENCE_TWIN) &&
+             !state_only);
         pthread_mutex_lock(&l.lock);
         int late = 0;
         while (waits && !has && l.n_change == seen && !late &&
