@@ -36,7 +36,6 @@ static void show_end(AqPairDialog *self, const aq_pair_state *p, guint port)
         g_autofree char *why = g_utf8_make_valid(p->why.text, -1);
         show(self, _("Not Paired"), why);
     }
-    gtk_button_set_label(GTK_BUTTON(self->cancel), _("Close"));
     gtk_accessible_announce(GTK_ACCESSIBLE(self), gtk_label_get_text(GTK_LABEL(self->headline)),
                             GTK_ACCESSIBLE_ANNOUNCEMENT_PRIORITY_HIGH);
 }
@@ -59,6 +58,7 @@ static void update(AqPairDialog *self)
     gtk_widget_set_visible(self->digits, digits);
     gtk_widget_set_visible(self->spinner, !over && p->step != AQ_PAIR_DIGITS);
     gtk_widget_set_visible(self->match, p->step == AQ_PAIR_DIGITS);
+    gtk_button_set_label(GTK_BUTTON(self->cancel), over ? _("Close") : _("Cancel"));
     if (digits) {
         g_autofree char *shown = g_strdup_printf("%.3s %.3s", p->digits, p->digits + 3);
         gtk_label_set_text(GTK_LABEL(self->digits), shown);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "aq-format.h"
+#include "aq-pool-words.h"
 
 #define SAMPLE_MS 1000
 
@@ -69,6 +70,7 @@ struct _AqPoolHost {
     guint n_plan; /* splits that hold the seat */
     aq_err split_err;
     gboolean split_tried;
+    char *beside; /* the model that was there when a split was begun, and stays when that fails */
     guint sampler;
     aq_split_state last;
     guint64 last_here_us;
@@ -207,8 +209,10 @@ static int op_run(AqPoolHost *self, Op *op)
         break;
     }
     op->state = g_try_new(aq_seat_state, 1);
-    if (op->state)
+    if (op->state) {
         aq_seat_get(self->seat, op->state);
+        aq_pool_words_tell_apart(op->state);
+    }
     aq_trust_name(self->trust, op->name);
     return rc;
 }
@@ -452,6 +456,8 @@ static void on_engine_changed(AqPoolHost *self)
     aq_split_state st;
     gboolean runs = aq_engine_host_get_split(self->engine, &st, &stats);
 
+    if (runs)
+        g_clear_pointer(&self->beside, g_free);
     if (runs && !self->sampler) {
         self->n_sample = 0;
         self->last = st;
@@ -460,7 +466,8 @@ static void on_engine_changed(AqPoolHost *self)
     }
     /* Another model was chosen: the split is over. */
     if (self->mode.split && !runs && aq_engine_host_get_state(self->engine) == AQ_ENGINE_READY &&
-        self->split_tried && !self->n_plan) {
+        self->split_tried && !self->n_plan &&
+        g_strcmp0(aq_engine_host_get_path(self->engine), self->beside) != 0) {
         self->mode.split = FALSE;
         save_mode(self);
     }
@@ -479,6 +486,7 @@ static void begin_split(AqPoolHost *self)
     self->n_plan++;
     self->split_tried = TRUE;
     self->split_err = (aq_err){0};
+    g_set_str(&self->beside, aq_engine_host_get_path(self->engine));
     aq_engine_host_load_split(self->engine, self->mode.model, &plan);
 }
 
@@ -765,6 +773,7 @@ static void aq_pool_host_finalize(GObject *object)
     g_clear_object(&self->engine);
     g_free(self->state);
     g_free(self->error);
+    g_free(self->beside);
     g_free(self->state_dir);
     g_free(self->models);
     g_free(self->guide);

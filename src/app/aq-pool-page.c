@@ -31,6 +31,10 @@ static const char *mdns_words(aq_presence_state s)
             "or add PCs by address.");
     if (s == AQ_PRESENCE_REFUSED)
         return _("The Avahi service shows this PC to nobody. Others add it by address.");
+    if (s == AQ_PRESENCE_TWIN)
+        return _("Another PC on this network has the identity of this one, as if its state folder "
+                 "had been copied. Turn the Pool off on one of the two, remove its folder "
+                 "aquifer/pool, and pair it anew.");
     if (s == AQ_PRESENCE_FAILED)
         return _("PCs are not found by themselves: the Avahi service reports an error. Add PCs by "
                  "address.");

@@ -3,6 +3,7 @@
 #include "aq-pool-words.h"
 
 #include <glib/gi18n.h>
+#include <string.h>
 
 void aq_pool_words_trouble(int code, const char *name, char **ret_title, const char **ret_hint)
 {
@@ -20,7 +21,8 @@ void aq_pool_words_trouble(int code, const char *name, char **ret_title, const c
         break;
     case AQ_E_AUTH:
         title = _("%s Does Not Allow It");
-        hint = _("Allow layers on that PC, or pair again.");
+        hint = _("Allow layers on that PC. If it removed this one: leave the pool here, and pair "
+                 "again.");
         break;
     case AQ_E_MISMATCH:
         title = _("%s Has Another File, or None");
@@ -64,4 +66,37 @@ char *aq_pool_words_reach(const char *name, aq_reach out, aq_reach in, guint por
               "TCP port in, in the settings of %s."),
             name, name);
     return NULL;
+}
+
+static void add_place(aq_pc *pc)
+{
+    g_autofree char *place = NULL;
+
+    if (pc->n_addr) {
+        const char *colon = strrchr(pc->addr[0], ':');
+        place =
+            colon ? g_strndup(pc->addr[0], (gsize)(colon - pc->addr[0])) : g_strdup(pc->addr[0]);
+    } else {
+        place =
+            g_strdup_printf("%02x%02x%02x%02x", pc->id.b[0], pc->id.b[1], pc->id.b[2], pc->id.b[3]);
+    }
+    g_autofree char *more = g_strdup_printf(" (%s)", place);
+    gsize n = strlen(more), room = sizeof pc->name - 1, n_name = strlen(pc->name);
+    if (n >= room)
+        return;
+    if (n_name > room - n) /* cut at a letter */
+        n_name = (gsize)(g_utf8_find_prev_char(pc->name, pc->name + room - n + 1) - pc->name);
+    memcpy(pc->name + n_name, more, n + 1);
+}
+
+void aq_pool_words_tell_apart(aq_seat_state *st)
+{
+    g_autofree gboolean *same = g_new0(gboolean, st->n_pc + 1);
+
+    for (guint i = 0; i < st->n_pc; i++)
+        for (guint k = 0; k < st->n_pc && !same[i]; k++)
+            same[i] = k != i && *st->pc[i].name && g_str_equal(st->pc[i].name, st->pc[k].name);
+    for (guint i = 0; i < st->n_pc; i++)
+        if (same[i] && !st->pc[i].self)
+            add_place(&st->pc[i]);
 }

@@ -10,3 +10,5 @@
 void aq_pool_words_trouble(int code, const char *name, char **ret_title, const char **ret_hint);
 /** Whether a PC that was just paired can be called, and calls back on this port: what to open, or NULL. */
 char *aq_pool_words_reach(const char *name, aq_reach out, aq_reach in, guint port);
+/** Of PCs that have one name, each gets where it is (or the begin of its id) behind it; not this PC. */
+void aq_pool_words_tell_apart(aq_seat_state *st);

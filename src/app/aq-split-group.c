@@ -23,6 +23,7 @@ struct _AqSplitGroup {
     GArray *pcs;         /* aq_pc: those to choose from */
     AqSplitFacts *facts; /* of what was looked at last, or NULL */
     char *looked_at;     /* model and PC that facts are of, or are being made of */
+    char *unread;        /* why there are no facts, or NULL */
     gboolean setting, moved, checking;
 };
 
@@ -222,6 +223,12 @@ static void show_editor(AqSplitGroup *self)
     if (f && f->short_of)
         g_strlcpy(lack.text, f->short_of, sizeof lack.text);
     show_problem(self, err->code ? err : f && f->short_of ? &lack : NULL, pc ? pc->name : "");
+    if (!err->code && self->unread) {
+        gtk_widget_set_visible(self->problem, TRUE);
+        adw_preferences_row_set_title(ADW_PREFERENCES_ROW(self->problem),
+                                      _("This Model Cannot Be Read"));
+        adw_action_row_set_subtitle(ADW_ACTION_ROW(self->problem), self->unread);
+    }
     gtk_widget_set_visible(self->again, FALSE);
     gtk_widget_set_visible(self->layers, ready);
     gtk_widget_set_visible(self->here, ready);
@@ -346,6 +353,7 @@ static void looked(gpointer user, const AqSplitFacts *f, const char *why)
     if (f && g_strcmp0(f->path, chosen_model(self)) != 0)
         return; /* another one was chosen meanwhile */
     g_clear_pointer(&self->facts, facts_free);
+    g_set_str(&self->unread, why);
     if (f) {
         self->facts = facts_copy(f);
         self->setting = TRUE;
@@ -457,6 +465,7 @@ static void aq_split_group_finalize(GObject *object)
     g_array_unref(self->pcs);
     facts_free(self->facts);
     g_free(self->looked_at);
+    g_free(self->unread);
     G_OBJECT_CLASS(aq_split_group_parent_class)->finalize(object);
 }
 

@@ -15,8 +15,11 @@ typedef struct aq_prefix6 {
 #define AQ_PREFIX6_MAX 32u
 /** Those of this PC now; their number, at most cap. */
 uint32_t aq_addr_on_link(aq_prefix6 *ret, uint32_t cap);
+#define AQ_OWN_MAX 32u /* of one PC: cards, bridges of containers, several IPv6 each */
 /** Addresses of this PC that a pool may use, with this port; their number. */
-uint32_t aq_addr_own(uint16_t port, struct sockaddr_storage ret[AQ_ADDRS_MAX]);
+uint32_t aq_addr_own(uint16_t port, struct sockaddr_storage ret[AQ_OWN_MAX]);
+/** The same address, on the same interface; the port does not count. */
+bool aq_addr_same(const struct sockaddr *, const struct sockaddr *);
 /** 0, or AUTH with a text: loopback, link-local, private, unique local, 100.64/10 and on-link IPv6
  * are allowed, other addresses are not. IPv4 in IPv6 counts as IPv4. */
 int aq_addr_check(const struct sockaddr *, const aq_prefix6 *, uint32_t n, aq_err *) AQ_MUST;

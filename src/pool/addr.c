@@ -224,7 +224,17 @@ uint64_t aq_addr_bucket(const struct sockaddr *a)
     return x;
 }
 
-uint32_t aq_addr_own(uint16_t port, struct sockaddr_storage ret[AQ_ADDRS_MAX])
+bool aq_addr_same(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (a->sa_family != b->sa_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return as4(a)->sin_addr.s_addr == as4(b)->sin_addr.s_addr;
+    return a->sa_family == AF_INET6 && as6(a)->sin6_scope_id == as6(b)->sin6_scope_id &&
+           IN6_ARE_ADDR_EQUAL(&as6(a)->sin6_addr, &as6(b)->sin6_addr);
+}
+
+uint32_t aq_addr_own(uint16_t port, struct sockaddr_storage ret[AQ_OWN_MAX])
 {
     aq_prefix6 on_link[AQ_PREFIX6_MAX];
     uint32_t n_prefix = aq_addr_on_link(on_link, AQ_PREFIX6_MAX), n = 0;
@@ -232,7 +242,7 @@ uint32_t aq_addr_own(uint16_t port, struct sockaddr_storage ret[AQ_ADDRS_MAX])
 
     if (getifaddrs(&list) < 0)
         return 0;
-    for (struct ifaddrs *i = list; i && n < AQ_ADDRS_MAX; i = i->ifa_next) {
+    for (struct ifaddrs *i = list; i && n < AQ_OWN_MAX; i = i->ifa_next) {
         const struct sockaddr *a = i->ifa_addr;
         if (!a || (a->sa_family != AF_INET && a->sa_family != AF_INET6) ||
             aq_addr_check(a, on_link, n_prefix, NULL) < 0)

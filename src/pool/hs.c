@@ -319,7 +319,8 @@ static int check_hello(aq_hs *hs, aq_err *err)
         return aq_fail(err, AQ_E_PROTO, "%s calls itself another than its certificate does",
                        p->name);
     if (aq_id_equal(&p->id, &me->id))
-        return aq_fail(err, AQ_E_MISMATCH, "this is the same PC");
+        return aq_fail(err, AQ_E_MISMATCH,
+                       "this is the same PC, or one that has a copy of its state folder");
     if (p->need & ~me->feat || me->need & ~p->feat)
         return aq_fail(err, AQ_E_UNSUPPORTED,
                        "%s and this PC do not have the same features: update the older of the two",

@@ -98,6 +98,9 @@ typedef int (*aq_accept_fn)(void *user, aq_link *, aq_link_cb *ret_cb, aq_err *)
  * port is taken. Port 0 of the first address chooses one. */
 int aq_listener_new(aq_net *, const struct sockaddr_storage *addr, uint32_t n_addr, aq_accept_fn,
                     void *user, aq_listener **ret, aq_err *) AQ_MUST;
+/** On all addresses of this PC that a pool may use, also those that it gets later. IO: it has none. */
+int aq_listener_new_own(aq_net *, uint16_t port, aq_accept_fn, void *user, aq_listener **ret,
+                        aq_err *) AQ_MUST;
 void aq_listener_free(aq_listener *);
 AQ_CLEANUP_FUNC(aq_listener *, aq_listener_free)
 uint16_t aq_listener_port(const aq_listener *);

@@ -16,6 +16,7 @@
 #define BUCKETS 64u
 #define ACCEPTS_MAX 64u /* taken in one round, so that links are served in between */
 #define PREFIX_US 10000000ll
+#define OWN_US 1000000ll /* addresses of this PC come and go: a cable, a Wi-Fi, DHCP */
 
 typedef struct slot {
     aq_link *link; /* NULL = free */
@@ -32,7 +33,9 @@ struct aq_listener {
     aq_net *net;
     aq_accept_fn accept;
     void *user;
-    int fd[AQ_ADDRS_MAX];
+    bool own; /* follows the addresses of this PC */
+    struct sockaddr_storage at[AQ_OWN_MAX];
+    int fd[AQ_OWN_MAX]; /* of at; of the thread once it runs, as n_fd */
     uint32_t n_fd;
     uint16_t port;
     int wake_fd;
@@ -44,6 +47,8 @@ struct aq_listener {
     aq_prefix6 prefix[AQ_PREFIX6_MAX];
     uint32_t n_prefix;
     int64_t prefix_us;
+    int64_t own_us;
+    uint32_t n_deaf;  /* addresses that cannot be listened on, as told last */
     int64_t pause_us; /* no accept before this: the process is out of descriptors */
     _Atomic uint64_t accepted, refused_addr, refused_rate, refused_full, failed, opened;
     _Atomic uint32_t n_unauth;
@@ -205,15 +210,21 @@ static void serve_slot(aq_listener *s, slot *sl)
     release(s, sl);
 }
 
+static void follow(aq_listener *s);
+
 static void *listener_main(void *user)
 {
     aq_listener *s = user;
 
     while (!atomic_load(&s->stop)) {
-        struct pollfd p[1 + AQ_ADDRS_MAX + AQ_LINK_UNAUTH_MAX];
+        struct pollfd p[1 + AQ_OWN_MAX + AQ_LINK_UNAUTH_MAX];
         uint32_t n = 0, at[AQ_LINK_UNAUTH_MAX], n_at = 0;
         int64_t now = aq_now_us(), next = now + 500000;
 
+        if (s->own && now - s->own_us >= OWN_US) {
+            s->own_us = now;
+            follow(s);
+        }
         p[n++] = (struct pollfd){.fd = s->wake_fd, .events = POLLIN};
         for (uint32_t i = 0; i < s->n_fd; i++)
             p[n++] = (struct pollfd){.fd = s->fd[i], .events = now >= s->pause_us ? POLLIN : 0};
@@ -298,13 +309,49 @@ static int listen_on(aq_listener *s, const struct sockaddr_storage *addr, aq_err
         return aq_fail_errno(err, errno, "listening on %s", text);
     if (s->port == 0)
         s->port = ntohs(*port);
+    s->at[s->n_fd] = a;
     s->fd[s->n_fd++] = fd;
     fd = -1;
     return AQ_OK;
 }
 
-int aq_listener_new(aq_net *net, const struct sockaddr_storage *addr, uint32_t n_addr,
-                    aq_accept_fn accept, void *user, aq_listener **ret, aq_err *err)
+static bool among(const struct sockaddr_storage *a, const struct sockaddr_storage *list, uint32_t n)
+{
+    uint32_t i = 0;
+
+    while (i < n && !aq_addr_same((const void *)a, (const void *)&list[i]))
+        i++;
+    return i < n;
+}
+
+/* Stop where this PC is not any more, and listen where it is now. */
+static void follow(aq_listener *s)
+{
+    struct sockaddr_storage a[AQ_OWN_MAX];
+    uint32_t n = aq_addr_own(s->port, a), n_deaf = 0, kept = 0;
+    aq_err err = {0};
+
+    if (!n)
+        return; /* not even loopback: the kernel could not be asked */
+    for (uint32_t i = 0; i < s->n_fd; i++) {
+        if (among(&s->at[i], a, n)) {
+            s->at[kept] = s->at[i];
+            s->fd[kept++] = s->fd[i];
+        } else {
+            close(s->fd[i]);
+        }
+    }
+    s->n_fd = kept;
+    for (uint32_t i = 0; i < n; i++)
+        if (!among(&a[i], s->at, s->n_fd) && s->n_fd < AQ_OWN_MAX)
+            n_deaf += listen_on(s, &a[i], &err) < 0;
+    if (n_deaf > s->n_deaf) /* it is tried again each time, and told once */
+        aq_log(AQ_LOG_WARN, "pool", "not_listening addresses=%u text=%s", n_deaf, err.text);
+    s->n_deaf = n_deaf;
+}
+
+static int create(aq_net *net, bool own, const struct sockaddr_storage *addr, uint32_t n_addr,
+                  aq_accept_fn accept, void *user, aq_listener **ret, aq_err *err)
 {
     AQ_AUTO(aq_listener_free) aq_listener *s = calloc(1, sizeof *s);
     int rc;
@@ -314,11 +361,11 @@ int aq_listener_new(aq_net *net, const struct sockaddr_storage *addr, uint32_t n
     s->net = net;
     s->accept = accept;
     s->user = user;
+    s->own = own;
+    s->own_us = aq_now_us();
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->wake_fd < 0)
         return aq_fail_errno(err, errno, "listening");
-    if (n_addr == 0 || n_addr > AQ_ADDRS_MAX)
-        return aq_fail(err, AQ_E_INVAL, "there are %u addresses to listen on", n_addr);
     s->n_prefix = aq_addr_on_link(s->prefix, AQ_PREFIX6_MAX);
     for (uint32_t i = 0; i < n_addr; i++)
         if ((rc = aq_addr_check((const struct sockaddr *)&addr[i], s->prefix, s->n_prefix, err)) <
@@ -333,6 +380,25 @@ int aq_listener_new(aq_net *net, const struct sockaddr_storage *addr, uint32_t n
     s->started = true;
     *ret = AQ_STEAL(s);
     return AQ_OK;
+}
+
+int aq_listener_new(aq_net *net, const struct sockaddr_storage *addr, uint32_t n_addr,
+                    aq_accept_fn accept, void *user, aq_listener **ret, aq_err *err)
+{
+    if (n_addr == 0 || n_addr > AQ_ADDRS_MAX)
+        return aq_fail(err, AQ_E_INVAL, "there are %u addresses to listen on, 1 to %u are possible",
+                       n_addr, AQ_ADDRS_MAX);
+    return create(net, false, addr, n_addr, accept, user, ret, err);
+}
+
+int aq_listener_new_own(aq_net *net, uint16_t port, aq_accept_fn accept, void *user,
+                        aq_listener **ret, aq_err *err)
+{
+    struct sockaddr_storage addr[AQ_OWN_MAX];
+    uint32_t n = aq_addr_own(port, addr);
+
+    return n ? create(net, true, addr, n, accept, user, ret, err)
+             : aq_fail(err, AQ_E_IO, "this PC is on no network");
 }
 
 void aq_listener_free(aq_listener *s)

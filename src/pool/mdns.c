@@ -207,11 +207,13 @@ static void item_free(item *it)
     free(it);
 }
 
-static void resolved(item *it, const AvahiAddress *a, uint16_t port, AvahiStringList *txt)
+static void resolved(item *it, const char *host, const AvahiAddress *a, uint16_t port,
+                     AvahiStringList *txt)
 {
+    const char *own = avahi_client_get_host_name_fqdn(it->m->client);
     struct sockaddr_storage at = {0};
     aq_prefix6 prefix[AQ_PREFIX6_MAX];
-    aq_seen s = {.key = it->key};
+    aq_seen s = {.key = it->key, .own_host = !own || !host || strcmp(own, host) == 0};
     aq_err err = {0};
     int rc = AQ_OK;
 
@@ -247,7 +249,7 @@ static void resolver_cb(AvahiServiceResolver *r, AvahiIfIndex iface, AvahiProtoc
 
     if (event == AVAHI_RESOLVER_FOUND && a) {
         it->tries = 0;
-        resolved(it, a, port, txt);
+        resolved(it, host, a, port, txt);
         return;
     }
     /* It answered the browser and not the resolver: ask again, not for ever. */
@@ -341,6 +343,19 @@ static void browser_cb(AvahiServiceBrowser *b, AvahiIfIndex iface, AvahiProtocol
 
 /* ---- the daemon ------------------------------------------------------------------------------ */
 
+/* While this PC's own name is still being claimed, too: that may take long, and others can be found meanwhile. */
+static void browse(aq_mdns *m)
+{
+    if (!m->browser)
+        m->browser = avahi_service_browser_new(m->client, AVAHI_IF_UNSPEC, AVAHI_PROTO_UNSPEC,
+                                               AQ_POOL_SERVICE, NULL, 0, browser_cb, m);
+    if (!m->browser) {
+        failed(m, avahi_client_errno(m->client));
+        m->dead = true;
+        tick_later(m);
+    }
+}
+
 static void client_cb(AvahiClient *c, AvahiClientState state, void *user)
 {
     aq_mdns *m = user;
@@ -349,14 +364,7 @@ static void client_cb(AvahiClient *c, AvahiClientState state, void *user)
     switch (state) {
     case AVAHI_CLIENT_S_RUNNING:
         publish(m);
-        if (!m->browser)
-            m->browser = avahi_service_browser_new(c, AVAHI_IF_UNSPEC, AVAHI_PROTO_UNSPEC,
-                                                   AQ_POOL_SERVICE, NULL, 0, browser_cb, m);
-        if (!m->browser) {
-            failed(m, avahi_client_errno(c));
-            m->dead = true;
-            tick_later(m);
-        }
+        browse(m);
         break;
     case AVAHI_CLIENT_S_COLLISION:
     case AVAHI_CLIENT_S_REGISTERING:
@@ -365,6 +373,7 @@ static void client_cb(AvahiClient *c, AvahiClientState state, void *user)
             avahi_entry_group_reset(m->group);
         m->published = false;
         aq_presence_state_set(m->p, AQ_PRESENCE_STARTING, "");
+        browse(m);
         break;
     case AVAHI_CLIENT_CONNECTING:
         failed(m, AVAHI_ERR_NO_DAEMON);

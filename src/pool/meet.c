@@ -109,14 +109,13 @@ int aq_meet_new(const aq_meet_cfg *cfg, aq_meet **ret, aq_err *err)
         if ((rc = aq_addr_parse(cfg->addr[n], cfg->wait ? cfg->port : AQ_POOL_PORT, &addr[n],
                                 err)) < 0)
             return rc;
-    if (!n && !(n = aq_addr_own(cfg->port, addr)))
-        return aq_fail(err, AQ_E_IO, "this PC is on no network");
     if ((rc = aq_net_new(cfg->trust, cfg->app, AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16, &m->net,
                          err)) < 0)
         return rc;
     if (cfg->wait) {
         aq_net_set_open(m->net, true, false);
-        rc = aq_listener_new(m->net, addr, n, accept_cb, m, &m->listener, err);
+        rc = n ? aq_listener_new(m->net, addr, n, accept_cb, m, &m->listener, err)
+               : aq_listener_new_own(m->net, cfg->port, accept_cb, m, &m->listener, err);
     } else {
         rc = begin_dial(m, addr, n, err);
     }

@@ -41,10 +41,9 @@ int aq_node_new_pairing(const aq_node_cfg *cfg, bool open, aq_accept_fn pair, vo
         return aq_fail(err, AQ_E_NOMEM, "no memory for a node");
     n->pair = pair;
     n->pair_user = user;
-    uint32_t n_addr = cfg->n_bind ? cfg->n_bind : aq_addr_own(cfg->port, addr);
-    if (!n_addr || n_addr > AQ_ADDRS_MAX)
+    if (cfg->n_bind > AQ_ADDRS_MAX)
         return aq_fail(err, AQ_E_INVAL, "there are %u addresses to listen on, 1 to %u are possible",
-                       n_addr, AQ_ADDRS_MAX);
+                       cfg->n_bind, AQ_ADDRS_MAX);
     for (uint32_t i = 0; i < cfg->n_bind; i++)
         if ((rc = aq_addr_parse(cfg->bind[i], cfg->port, &addr[i], err)) < 0)
             return rc;
@@ -57,8 +56,11 @@ int aq_node_new_pairing(const aq_node_cfg *cfg, bool open, aq_accept_fn pair, vo
                         .backend = cfg->backend,
                         .dir = cfg->dir,
                         .n_dir = cfg->n_dir};
-    if ((rc = aq_worker_new(&wc, &n->worker, err)) < 0 ||
-        (rc = aq_listener_new(n->net, addr, n_addr, accept_cb, n, &n->listener, err)) < 0)
+    if ((rc = aq_worker_new(&wc, &n->worker, err)) < 0)
+        return rc;
+    rc = cfg->n_bind ? aq_listener_new(n->net, addr, cfg->n_bind, accept_cb, n, &n->listener, err)
+                     : aq_listener_new_own(n->net, cfg->port, accept_cb, n, &n->listener, err);
+    if (rc < 0)
         return rc;
     *ret = AQ_STEAL(n);
     return 0;
@@ -145,11 +147,12 @@ int aq_node_join(aq_node *n, const char *addr, const uint8_t secret[AQ_SECRET_BY
 
     if (rc < 0 || (rc = aq_link_dial(n->net, &d, &cb, &l, err)) < 0)
         return rc;
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += AQ_LINK_AUTH_US / 1000000 + 1;
     pthread_mutex_lock(&j.lock);
     /* the other side's roster comes right after the proofs: then all members are known */
-    while (!j.roster && !j.closed && pthread_cond_timedwait(&j.cond, &j.lock, &end) != ETIMEDOUT)
+    while (!j.roster && !j.closed &&
+           pthread_cond_clockwait(&j.cond, &j.lock, CLOCK_MONOTONIC, &end) != ETIMEDOUT)
         ;
     aq_err why = j.why;
     pthread_mutex_unlock(&j.lock);

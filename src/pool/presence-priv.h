@@ -14,6 +14,7 @@ typedef struct aq_seen {
     uint64_t stamp; /* of the table: grows */
     aq_id id;
     bool has_id, has_name, has_version, has_port;
+    bool own_host; /* this PC's daemon publishes it */
     uint16_t port;
     uint8_t rank; /* of the address: lower is nearer */
     char name[AQ_NAME_MAX + 1];
@@ -33,7 +34,8 @@ void aq_seen_name(const uint8_t *text, size_t n, char ret[AQ_NAME_MAX + 1]);
 
 /* ---- the table; the daemon side calls these from its thread ---------------------------------- */
 
-/** Insert or replace by key and tell. This PC's own id is left out. LIMIT when full. */
+/** Insert or replace by key and tell. This PC's own id is left out; from another host it makes the state TWIN. LIMIT
+ * when full. */
 int aq_presence_put(aq_presence *, const aq_seen *, aq_err *) AQ_MUST;
 void aq_presence_drop(aq_presence *, uint64_t key); /* 0: all */
 void aq_presence_state_set(aq_presence *, aq_presence_state, const char *detail);

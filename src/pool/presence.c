@@ -30,6 +30,7 @@ struct aq_presence {
     uint16_t port_used;
     aq_presence_state state;
     char detail[96];
+    uint64_t twin; /* key of an entry with this PC's id from another host, 0 = none */
     bool full_told;
     uint64_t stamp;
     uint32_t n;
@@ -189,13 +190,27 @@ void aq_presence_tell(aq_presence *p)
         p->changed_cb(p->user);
 }
 
+/* A copied state folder: who calls one of the two meets the other. */
+static void twin_set(aq_presence *p, const aq_seen *s)
+{
+    aq_presence_drop(p, s->key);
+    pthread_mutex_lock(&p->lock);
+    p->twin = s->key;
+    pthread_mutex_unlock(&p->lock);
+    aq_log(AQ_LOG_WARN, "pool", "same_identity at=%s", s->addr);
+    aq_presence_tell(p);
+}
+
 int aq_presence_put(aq_presence *p, const aq_seen *s, aq_err *err)
 {
     uint32_t i;
     bool full = false, tell_full = false;
 
     if (aq_id_equal(&s->id, &p->self.id)) { /* the id never changes: no lock */
-        aq_presence_drop(p, s->key);
+        if (s->own_host)
+            aq_presence_drop(p, s->key);
+        else
+            twin_set(p, s);
         return AQ_OK;
     }
     pthread_mutex_lock(&p->lock);
@@ -232,8 +247,10 @@ void aq_presence_drop(aq_presence *p, uint64_t key)
                 p->seen[n] = p->seen[i];
             n++;
         }
-    bool changed = n != p->n;
+    bool changed = n != p->n || (p->twin && (!key || key == p->twin));
     p->n = n;
+    if (!key || key == p->twin)
+        p->twin = 0;
     pthread_mutex_unlock(&p->lock);
     if (changed)
         aq_presence_tell(p);
@@ -321,7 +338,7 @@ void aq_presence_get(const aq_presence *p, aq_presence_info *ret)
     *ret = (aq_presence_info){0};
     pthread_mutex_lock(lock_of(p));
     /* That nobody can reach this PC is worse than that nobody finds it. */
-    ret->state = p->port_used ? AQ_PRESENCE_PORT_USED : p->state;
+    ret->state = p->port_used ? AQ_PRESENCE_PORT_USED : p->twin ? AQ_PRESENCE_TWIN : p->state;
     ret->port = p->port_used ? p->port_used : p->self.port;
     memcpy(ret->detail, p->detail, sizeof ret->detail);
     for (uint32_t i = 0; i < p->n; i++) {
@@ -337,10 +354,11 @@ void aq_presence_get(const aq_presence *p, aq_presence_info *ret)
 const char *aq_presence_name(aq_presence_state s)
 {
     static const char *const names[AQ_PRESENCE_N] = {
-        [AQ_PRESENCE_OFF] = "off",         [AQ_PRESENCE_STARTING] = "starting",
-        [AQ_PRESENCE_RUNNING] = "running", [AQ_PRESENCE_NO_DAEMON] = "no-daemon",
-        [AQ_PRESENCE_REFUSED] = "refused", [AQ_PRESENCE_PORT_USED] = "port-used",
-        [AQ_PRESENCE_FAILED] = "failed",   [AQ_PRESENCE_NO_BUILD] = "no-build",
+        [AQ_PRESENCE_OFF] = "off",           [AQ_PRESENCE_STARTING] = "starting",
+        [AQ_PRESENCE_RUNNING] = "running",   [AQ_PRESENCE_NO_DAEMON] = "no-daemon",
+        [AQ_PRESENCE_REFUSED] = "refused",   [AQ_PRESENCE_PORT_USED] = "port-used",
+        [AQ_PRESENCE_TWIN] = "twin",         [AQ_PRESENCE_FAILED] = "failed",
+        [AQ_PRESENCE_NO_BUILD] = "no-build",
     };
 
     return s < AQ_PRESENCE_N ? names[s] : "";
@@ -362,6 +380,11 @@ const char *aq_presence_text(aq_presence_state s)
         return "Other PCs do not find this one, because its Avahi service publishes nothing for "
                "programs (disable-user-service-publishing in avahi-daemon.conf). Change that, or "
                "add this PC by address on the others.";
+    case AQ_PRESENCE_TWIN:
+        return "Another PC on this network has the identity of this one, as if its state folder "
+               "had "
+               "been copied: a pool cannot tell them apart. Turn the Pool off on one of the two, "
+               "remove its folder ~/.local/state/aquifer/pool, and pair it anew.";
     case AQ_PRESENCE_PORT_USED:
         return "Another program on this PC uses the Pool's port, so other PCs cannot reach this "
                "one. End that program, or choose another port.";

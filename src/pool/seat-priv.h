@@ -43,7 +43,9 @@ struct aq_seat {
     aq_err listen_err;
     aq_pairing *pairing; /* the last one, until it is forgotten */
     bool pairing_over;
-    uint64_t n_pair; /* pairings so far */
+    uint64_t n_pair;                              /* pairings so far */
+    struct sockaddr_storage called[AQ_ADDRS_MAX]; /* where a person here called last */
+    uint32_t n_called;
     uint32_t n_wait; /* programs that wait for a PC that wants to be paired */
     aq_shared_split *split;
     char reach_name[AQ_NAME_MAX + 1]; /* of the last pairing that was done, as the next two */

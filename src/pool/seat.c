@@ -50,7 +50,7 @@ static void digits_cb(void *user, aq_pairing *pairing, const char digits[7], con
 
     pthread_mutex_lock(&p->lock);
     /* a call may answer before aq_pairing_dial returned */
-    bool calls = !p->pairing && p->pair.step == AQ_PAIR_CALLING;
+    bool calls = !p->pairing && !p->pair.incoming && p->pair.step == AQ_PAIR_CALLING;
     if (p->pairing == pairing || calls) {
         p->pairing = pairing;
         p->pair.step = AQ_PAIR_DIGITS;
@@ -68,7 +68,7 @@ static void done_cb(void *user, aq_pairing *pairing, const aq_err *why, const aq
     aq_err no = {0};
 
     pthread_mutex_lock(&p->lock);
-    bool ours = (p->pairing == pairing || !p->pairing) && pairing_runs(p);
+    bool ours = (p->pairing == pairing || (!p->pairing && !p->pair.incoming)) && pairing_runs(p);
     /* A scanner, or a stranger that hung up: nobody has seen anything of it. */
     bool quiet = p->pairing == pairing && p->pair.step == AQ_PAIR_NONE;
     bool called = !p->pair.incoming;
@@ -102,6 +102,33 @@ static bool pair_open(const aq_seat *p)
     return p->cfg.pair || p->n_wait;
 }
 
+/* Under lock: a person here asked for the PC at this address. */
+static bool called(const aq_seat *p, const char *addr)
+{
+    struct sockaddr_storage a;
+    uint32_t i = 0;
+
+    if (aq_addr_parse(addr, AQ_POOL_PORT, &a, NULL) < 0)
+        return false;
+    while (i < p->n_called && !aq_addr_same((const void *)&a, (const void *)&p->called[i]))
+        i++;
+    return i < p->n_called;
+}
+
+/* Under lock: both people pressed Pair at once, and the calls met. The one of the PC with the lower id goes on. */
+static bool crossed(const aq_seat *p, const aq_link *link)
+{
+    int code = p->pair.why.code;
+    bool ended = code == AQ_E_BUSY || code == AQ_E_CANCELLED || code == AQ_E_GONE;
+    char addr[AQ_ADDR_MAX + 1];
+
+    aq_link_addr(link, addr);
+    return !p->pair.incoming &&
+           (p->pair.step == AQ_PAIR_CALLING || (p->pair.step == AQ_PAIR_BROKEN && ended)) &&
+           memcmp(aq_link_peer(link)->id.b, aq_trust_id(p->cfg.trust)->b, sizeof(aq_id)) < 0 &&
+           called(p, addr);
+}
+
 static int accept_pair(void *user, aq_link *link, aq_link_cb *ret_cb, aq_err *err)
 {
     aq_seat *p = user;
@@ -110,24 +137,19 @@ static int accept_pair(void *user, aq_link *link, aq_link_cb *ret_cb, aq_err *er
 
     pthread_mutex_lock(&p->lock);
     /* an end that was not looked at yet counts, too */
-    bool busy = !p->node || !pair_open(p) || p->pair.step != AQ_PAIR_NONE ||
-                (p->pairing && !p->pairing_over);
-    aq_node *node = p->node;
-    if (!busy) {
+    bool runs = p->pair.step != AQ_PAIR_NONE || (p->pairing && !p->pairing_over);
+    bool busy = !p->node || !pair_open(p) || (runs && !crossed(p, link));
+    int rc = busy ? aq_fail(err, AQ_E_BUSY, "this PC is being paired with another one")
+                  : aq_pairing_accept(aq_node_net(p->node), link, ret_cb, &cb, &new, err);
+    if (rc >= 0) {
         old = p->pairing;
-        p->pairing = NULL;
+        p->pairing = new; /* callbacks begin after this returned */
+        p->pairing_over = false;
+        p->n_pair++;
+        p->pair = (aq_pair_state){.incoming = true, .step = runs ? AQ_PAIR_CALLING : AQ_PAIR_NONE};
     }
     pthread_mutex_unlock(&p->lock);
-    if (busy)
-        return aq_fail(err, AQ_E_BUSY, "this PC is being paired with another one");
     aq_pairing_free(old);
-    int rc = aq_pairing_accept(aq_node_net(node), link, ret_cb, &cb, &new, err);
-    pthread_mutex_lock(&p->lock);
-    p->pairing = new; /* callbacks begin after this returned */
-    p->pairing_over = false;
-    p->n_pair++;
-    p->pair = (aq_pair_state){.incoming = true};
-    pthread_mutex_unlock(&p->lock);
     return rc;
 }
 
@@ -142,12 +164,44 @@ static void forget_pairing(aq_seat *p)
     aq_pairing_free(old);
 }
 
+/* Under op_lock: 1 = may call, 0 = the PC at these addresses is calling, too, and the digits are about to show; BUSY. */
+static int begin_call(aq_seat *p, const struct sockaddr_storage *a, uint32_t n, uint64_t *ret_mine,
+                      aq_err *err)
+{
+    char from[AQ_ADDR_MAX + 1] = "";
+    aq_pairing *old;
+
+    pthread_mutex_lock(&p->lock);
+    memcpy(p->called, a, n * sizeof a[0]);
+    p->n_called = n;
+    while (!pairing_runs(p) && (old = p->pairing)) {
+        if (p->pair.incoming && !p->pairing_over)
+            aq_pairing_addr(old, from);
+        if (from[0] && called(p, from))
+            break;
+        p->pairing = NULL;
+        p->pair = (aq_pair_state){0};
+        pthread_mutex_unlock(&p->lock);
+        aq_pairing_free(old); /* somebody else may call meanwhile */
+        pthread_mutex_lock(&p->lock);
+    }
+    int rc = pairing_runs(p) ? -AQ_E_BUSY : !p->pairing;
+    if (rc == 1) {
+        *ret_mine = ++p->n_pair;
+        p->pair = (aq_pair_state){.step = AQ_PAIR_CALLING};
+        p->pairing_over = false;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return rc < 0 ? aq_fail(err, AQ_E_BUSY, "another PC is being paired") : rc;
+}
+
 /* Under op_lock. */
 static int call(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
 {
     struct sockaddr_storage a[AQ_ADDRS_MAX];
     aq_pairing_cb cb = {p, digits_cb, done_cb};
     aq_pairing *pairing = NULL;
+    uint64_t mine = 0;
     int rc;
 
     if (!n || n > AQ_ADDRS_MAX)
@@ -156,26 +210,22 @@ static int call(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
     for (uint32_t i = 0; i < n; i++)
         if ((rc = aq_addr_parse(addr[i], AQ_POOL_PORT, &a[i], err)) < 0)
             return rc;
-    pthread_mutex_lock(&p->lock);
-    bool busy = pairing_runs(p);
-    pthread_mutex_unlock(&p->lock);
-    if (busy)
-        return aq_fail(err, AQ_E_BUSY, "another PC is being paired");
-    forget_pairing(p);
-    pthread_mutex_lock(&p->lock);
-    p->n_pair++;
-    p->pair = (aq_pair_state){.step = AQ_PAIR_CALLING};
-    p->pairing_over = false;
-    pthread_mutex_unlock(&p->lock);
+    if ((rc = begin_call(p, a, n, &mine, err)) <= 0)
+        return rc;
     rc = aq_pairing_dial(p->net, a, n, &cb, &pairing, err);
     pthread_mutex_lock(&p->lock);
-    if (rc < 0)
-        p->pair.step = AQ_PAIR_NONE;
-    else
-        p->pairing = pairing;
-    p->pairing_over = rc >= 0 && !pairing_runs(p);
+    bool met = p->n_pair != mine; /* it called, and its call goes on */
+    if (!met) {
+        if (rc < 0)
+            p->pair.step = AQ_PAIR_NONE;
+        else
+            p->pairing = pairing;
+        p->pairing_over = rc >= 0 && !pairing_runs(p);
+    }
     pthread_mutex_unlock(&p->lock);
-    return rc;
+    if (met)
+        aq_pairing_free(pairing);
+    return met ? AQ_OK : rc;
 }
 
 int aq_seat_pair(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)

@@ -44,11 +44,13 @@ static bool wait_change(looking *l, const aq_progress *progress, const struct ti
 {
     struct timespec soon;
 
-    clock_gettime(CLOCK_REALTIME, &soon);
+    clock_gettime(CLOCK_MONOTONIC, &soon);
     later(&soon, CANCEL_LOOK_MS);
     bool all = !progress || soon.tv_sec > end->tv_sec ||
                (soon.tv_sec == end->tv_sec && soon.tv_nsec >= end->tv_nsec);
-    return pthread_cond_timedwait(&l->cond, &l->lock, all ? end : &soon) == ETIMEDOUT && all;
+    return pthread_cond_clockwait(&l->cond, &l->lock, CLOCK_MONOTONIC, all ? end : &soon) ==
+               ETIMEDOUT &&
+           all;
 }
 
 /* As aq_look; progress (may be NULL) cancels it. */
@@ -66,7 +68,7 @@ static int look(const aq_trust *t, const char *version, bool (*is_it)(void *, co
     int rc = aq_presence_start(&o, changed_cb, &l, &p, err);
     if (rc < 0)
         return rc;
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     later(&end, ms);
     for (uint64_t seen = 0;;) {
         bool has = false;
@@ -77,8 +79,10 @@ static int look(const aq_trust *t, const char *version, bool (*is_it)(void *, co
         for (uint32_t i = 0; is_it && i < n && !has; i++)
             has = is_it(user, &ret[i]);
         *ret_n = n;
-        bool waits = ret_info->state == AQ_PRESENCE_STARTING ||
-                     (ret_info->state == AQ_PRESENCE_RUNNING && !state_only);
+        bool waits =
+            ret_info->state == AQ_PRESENCE_STARTING ||
+            ((ret_info->state == AQ_PRESENCE_RUNNING || ret_info->state == AQ_PRESENCE_TWIN) &&
+             !state_only);
         pthread_mutex_lock(&l.lock);
         int late = 0;
         while (waits && !has && l.n_change == seen && !late &&

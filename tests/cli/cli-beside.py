@@ -179,6 +179,15 @@ until = time.monotonic() + LIMIT_S
 while 'done' not in (got := (raw(b'{"do":"state"}\n') or [{}])[0]) and time.monotonic() < until:
     pass  # it has not seen all of them go yet
 ok('done' in got, 'and served again when they are gone', got)
+got = raw(b'{"do":')
+ok(len(got) == 1 and got[0]['error']['code'] == 8, 'half a request is waited for, not for ever', got)
+end(studio, signal.SIGKILL)
+ok(len(os.listdir(ctl_dir)) == 1, 'a node that is killed leaves its socket')
+j = pool('studio', 'status')
+ok(isinstance(j, dict) and j['process'] is None, 'which holds nobody up', j)
+studio, port = node('studio')
+j = pool('studio', 'status')
+ok(isinstance(j, dict) and j['process']['pid'] == studio.pid and len(os.listdir(ctl_dir)) == 1, 'nor the next node', j)
 if os.getuid() == 0:
     os.chmod(top, 0o755)
     for d in (os.environ['XDG_RUNTIME_DIR'], ctl_dir):
@@ -247,6 +256,14 @@ q.kill()
 q.communicate()
 out, err = p.communicate(timeout=LIMIT_S)
 ok(p.returncode == 0 and strict(out)['tokens'] > 0, 'one is killed, the other goes on', err)
+silent = socket.socket(socket.AF_UNIX)
+with open(os.path.join(top, 'laptop', 'lock'), encoding='ascii') as f:
+    silent.connect(re.search(r'^socket=(.*)$', f.read(), re.M).group(1))
+silent.sendall(json.dumps({'do': 'chat', 'model': pool('laptop', 'status')['splits'][0]['model'], 'messages': [{'role': 'user', 'content': 'Hello'}],
+                           'temp': 0, 'max': 480}).encode() + b'\n')
+r = run(*chat('--max', '24'))
+ok(r.returncode == 0 and strict(r.stdout)['text'] == one['text'], 'one never reads its answer, the other goes on', r)
+silent.close()
 p = subprocess.Popen([cli, *[a for a in chat('--max', '480') if a != '--json']], bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ())
 first = p.stdout.read(1)
 window.stdin.close()  # it ends, its split before it

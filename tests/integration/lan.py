@@ -103,13 +103,14 @@ class Lan:
             must('ip', 'link', 'add', 'br%d' % s, 'type', 'bridge', 'mcast_snooping', '0')
             must('ip', 'link', 'set', 'br%d' % s, 'up')
 
-    def pc(self, number, avahi=True):
+    def pc(self, number, avahi=True, ipv4=True):
         pc = Pc(number)
         for s in range(self.switches):
             port, card = 'v%d.%d' % (number, s), 'eth%d' % s
             must('ip', 'link', 'add', port, 'type', 'veth', 'peer', 'name', card, 'netns', str(pc.holder.pid))
             must('ip', 'link', 'set', port, 'master', 'br%d' % s, 'up')
-            pc.run('ip', 'addr', 'add', '10.77.%d.%d/24' % (s, number), 'dev', card)
+            if ipv4:
+                pc.run('ip', 'addr', 'add', '10.77.%d.%d/24' % (s, number), 'dev', card)
             pc.run('ip', 'link', 'set', card, 'up')
         if avahi:
             pc.start_bus()

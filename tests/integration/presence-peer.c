@@ -24,7 +24,7 @@
 #endif
 
 static const char *const state_names[AQ_PRESENCE_N] = {
-    "OFF", "STARTING", "RUNNING", "NO_DAEMON", "REFUSED", "PORT_USED", "FAILED", "NO_BUILD",
+    "OFF", "STARTING", "RUNNING", "NO_DAEMON", "REFUSED", "TWIN", "PORT_USED", "FAILED", "NO_BUILD",
 };
 static const char *const reach_names[AQ_REACH_N] = {
     "UNTRIED", "FOREIGN", "NO_ROUTE", "SILENT", "BLOCKED", "REFUSED", "ANSWERS",

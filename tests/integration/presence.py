@@ -137,6 +137,12 @@ pc[0].start_avahi()
 ok(a.wait(lambda s: s.get('state') == 'RUNNING' and found(s, '2')), 'when it is back, all is back, unasked', a.last)
 ok(b.wait(lambda s: found(s, '1', 'Desktop2')), 'on the other PC too', b.last)
 
+# A PC with a copy of the first one's state folder.
+copy = lan.Talk(net.pc(3), peer, '1')
+copy.say('start Copy 7710 0')
+ok(a.wait(lambda s: s.get('state') == 'TWIN') and copy.wait(lambda s: s.get('state') == 'TWIN'), 'two PCs of one identity: both say so', (a.last, copy.last))
+ok(copy.end() == 0 and a.wait(lambda s: s.get('state') == 'RUNNING'), 'one goes: the other is as before', a.last)
+
 # Turned off.
 a.say('stop')
 ok(a.wait(lambda s: s.get('state') == 'OFF' and not s['found']), 'turned off', a.last)

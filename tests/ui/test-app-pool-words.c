@@ -15,7 +15,8 @@ static void test_trouble(void)
          "It starts by itself when that PC is there and its Pool is on."},
         {AQ_E_TIMEOUT, "Laptop Does Not Answer",
          "It starts by itself when that PC is there and its Pool is on."},
-        {AQ_E_AUTH, "Laptop Does Not Allow It", "Allow layers on that PC, or pair again."},
+        {AQ_E_AUTH, "Laptop Does Not Allow It",
+         "Allow layers on that PC. If it removed this one: leave the pool here, and pair again."},
         {AQ_E_MISMATCH, "Laptop Has Another File, or None",
          "Copy the very same file into the folder of models there."},
         {AQ_E_PROTO, "Laptop Has Another Version", "Update Aquifer on the older PC."},
@@ -55,11 +56,41 @@ static void test_reach(void)
     }
 }
 
+static void test_same_names(void)
+{
+    g_autofree aq_seat_state *st = g_new0(aq_seat_state, 1);
+    g_autofree char *long_name = g_strnfill(AQ_NAME_MAX, 'x');
+
+    st->n_pc = 6;
+    st->pc[0].self = TRUE;
+    for (guint i = 0; i < 3; i++)
+        g_strlcpy(st->pc[i].name, "Laptop", sizeof st->pc[i].name);
+    g_strlcpy(st->pc[3].name, "Studio", sizeof st->pc[3].name);
+    memcpy(long_name + AQ_NAME_MAX - 10, "\303\244\303\244\303\244\303\244\303\244", 10);
+    for (guint i = 4; i < 6; i++)
+        g_strlcpy(st->pc[i].name, long_name, sizeof st->pc[i].name);
+    st->pc[1].n_addr = st->pc[4].n_addr = st->pc[5].n_addr = 1;
+    g_strlcpy(st->pc[1].addr[0], "192.168.1.7:7710", sizeof st->pc[1].addr[0]);
+    g_strlcpy(st->pc[4].addr[0], "10.0.0.7:7710", sizeof st->pc[4].addr[0]);
+    g_strlcpy(st->pc[5].addr[0], "[fe80::7%eth0]:7710", sizeof st->pc[5].addr[0]);
+    memset(st->pc[2].id.b, 0x2a, sizeof st->pc[2].id.b);
+    aq_pool_words_tell_apart(st);
+    g_assert_cmpstr(st->pc[0].name, ==, "Laptop");
+    g_assert_cmpstr(st->pc[1].name, ==, "Laptop (192.168.1.7)");
+    g_assert_cmpstr(st->pc[2].name, ==, "Laptop (2a2a2a2a)");
+    g_assert_cmpstr(st->pc[3].name, ==, "Studio");
+    for (guint i = 4; i < 6; i++)
+        g_assert_true(g_utf8_validate(st->pc[i].name, -1, NULL));
+    g_assert_true(g_str_has_suffix(st->pc[4].name, " (10.0.0.7)"));
+    g_assert_true(g_str_has_suffix(st->pc[5].name, " ([fe80::7%eth0])"));
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/pool-words/trouble", test_trouble);
     g_test_add_func("/pool-words/name", test_name);
     g_test_add_func("/pool-words/reach", test_reach);
+    g_test_add_func("/pool-words/same-names", test_same_names);
     return g_test_run();
 }

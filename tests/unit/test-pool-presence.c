@@ -99,6 +99,17 @@ static void test_join(void)
     /* A row whose id becomes this PC's own is no other PC any more. */
     ok(put(p, 4, 1, "Desktop", "10.0.0.7") && aq_presence_found(p, f, AQ_FOUND_MAX) == 1,
        "a PC goes with its last row");
+    aq_presence_get(p, &info);
+    ok(info.state == AQ_PRESENCE_TWIN, "another host has this PC's id: said");
+    aq_presence_drop(p, 4);
+    aq_presence_get(p, &info);
+    ok(info.state == AQ_PRESENCE_STARTING, "until it is gone");
+    aq_seen own;
+    ok(seen(&own, 7, 1, "Desktop", "192.168.1.4", 7710, &err) >= 0 && (own.own_host = true) &&
+           aq_presence_put(p, &own, &err) >= 0,
+       "this PC's own, of this host");
+    aq_presence_get(p, &info);
+    ok(info.state == AQ_PRESENCE_STARTING, "which is nobody else's");
     aq_presence_drop(p, 0);
     ok(aq_presence_found(p, f, AQ_FOUND_MAX) == 0, "all forgotten");
 }

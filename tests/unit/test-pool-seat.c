@@ -133,6 +133,29 @@ static int call(side *from, side *to, aq_err *err)
     return aq_seat_pair(from->seat, &a, 1, err);
 }
 
+/* Either side goes, before and after its own They Match, and after the other's: the other one is told, and nothing is shared. */
+static void test_cancel(side *a, side *b)
+{
+    static const char *const steps[] = {"nobody has answered", "who goes has said yes",
+                                        "the other has said yes"};
+    aq_err err = {0};
+
+    for (unsigned i = 0; i < 2 * AQ_LEN(steps); i++) {
+        side *goes = i % 2 ? b : a, *stays = i % 2 ? a : b;
+        bool good = call(a, b, &err) == AQ_OK && until(a, is_digits) && until(b, is_digits);
+        if (i / 2)
+            aq_seat_pair_answer(i / 2 == 1 ? goes->seat : stays->seat, true);
+        aq_seat_pair_end(goes->seat);
+        good = good && until(stays, is_broken);
+        aq_seat_get(goes->seat, goes->st);
+        ok(good && goes->st->pair.step == AQ_PAIR_NONE && !a->st->in_pool && !b->st->in_pool &&
+               strstr(stays->st->pair.why.text, goes == a ? "Desktop" : "Laptop"),
+           "%s goes when %s: %s", goes == a ? "the caller" : "who was called", steps[i / 2],
+           stays->st->pair.why.text);
+        aq_seat_pair_end(stays->seat);
+    }
+}
+
 static void test_pair(side *a, side *b)
 {
     aq_err err = {0};
@@ -163,6 +186,7 @@ static void test_pair(side *a, side *b)
     aq_seat_pair_end(a->seat);
     ok(until(b, is_broken) && !b->st->in_pool, "the caller went: %s", b->st->pair.why.text);
     aq_seat_pair_end(b->seat);
+    test_cancel(a, b);
     ok(call(a, b, &err) == AQ_OK && until(a, is_digits) && until(b, is_digits), "and once more");
     aq_seat_pair_answer(a->seat, true);
     aq_seat_pair_answer(b->seat, true);
@@ -172,6 +196,53 @@ static void test_pair(side *a, side *b)
        "paired, and the address is kept");
     aq_seat_pair_end(a->seat);
     aq_seat_pair_end(b->seat);
+}
+
+typedef struct caller {
+    side *from, *to;
+    pthread_barrier_t *go;
+    int rc;
+    aq_err err;
+} caller;
+
+static void *caller_main(void *arg)
+{
+    caller *c = arg;
+
+    (void)!pthread_barrier_wait(c->go);
+    c->rc = call(c->from, c->to, &c->err);
+    return NULL;
+}
+
+/* Whoever is faster, one of the two calls goes on. */
+static void test_both_call(side *a, side *b)
+{
+    pthread_barrier_t go;
+    pthread_t thread;
+    bool same = true;
+    uint32_t i;
+
+    if (pthread_barrier_init(&go, NULL, 2))
+        abort();
+    for (i = 0; i < 4 && same; i++) {
+        caller there = {.from = b, .to = a, .go = &go}, here = {.from = a, .to = b, .go = &go};
+        aq_seat_get(a->seat, a->st);
+        aq_seat_get(b->seat, b->st);
+        if (pthread_create(&thread, NULL, caller_main, &there))
+            abort();
+        caller_main(&here);
+        pthread_join(thread, NULL);
+        same = here.rc == AQ_OK && there.rc == AQ_OK && until(a, is_digits) &&
+               until(b, is_digits) && !strcmp(a->st->pair.digits, b->st->pair.digits) &&
+               a->st->pair.incoming != b->st->pair.incoming;
+        aq_seat_pair_end(a->seat);
+        if (same)
+            same = until(b, is_broken);
+        aq_seat_pair_end(b->seat);
+    }
+    pthread_barrier_destroy(&go);
+    ok(same, "both press Pair at once: one pairing, time %u: %d %d %s %s", i, a->st->pair.step,
+       b->st->pair.step, a->st->pair.why.text, b->st->pair.why.text);
 }
 
 static void test_members(side *a, side *b)
@@ -274,6 +345,7 @@ int main(void)
     test_mode();
     if (ok(sit(&a, "Desktop", 0, &err) == 0 && sit(&b, "Laptop", 0, &err) == 0, "two seats: %s",
            err.text)) {
+        test_both_call(&a, &b);
         test_pair(&a, &b);
         test_members(&a, &b);
         test_port(&a, &b);

@@ -205,6 +205,7 @@ typedef enum aq_presence_state {
     AQ_PRESENCE_RUNNING,   /* published (with a port), and looking for others */
     AQ_PRESENCE_NO_DAEMON, /* no Avahi daemon, or no system bus; goes on by itself when it comes */
     AQ_PRESENCE_REFUSED,   /* the daemon publishes for no program; others are still found */
+    AQ_PRESENCE_TWIN,      /* another PC of this network has this one's identity */
     AQ_PRESENCE_PORT_USED, /* the listener could not have its port; others are still found */
     AQ_PRESENCE_FAILED,    /* another error of the daemon (detail); tried again by itself */
     AQ_PRESENCE_NO_BUILD,  /* this build has no mDNS */
