@@ -205,6 +205,10 @@ static int frame_cb(void *user, aq_link *link, const aq_hdr *h, const uint8_t *p
     if (h->type == AQ_T_PAIR_GRANT || h->type == AQ_T_PAIR_DONE)
         return aq_fail(err, AQ_E_PROTO, "the other PC does not keep the order of pairing");
     pthread_mutex_lock(&p->lock);
+    if (p->why.code) { /* the person here ended it, and the other PC is about to be told why */
+        pthread_mutex_unlock(&p->lock);
+        return AQ_OK;
+    }
     aq_pair_step before = p->machine.step;
     rc = aq_pair_take(&p->machine, h->type, payload, h->length, &m, err);
     aq_pair_step now = p->machine.step;
