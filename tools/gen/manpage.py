@@ -16,7 +16,7 @@ INTRO = '''Aquifer runs language models on this PC and, where it is wanted, on s
 .B aquifer\\-cli
 is its engine, pool and local API without the window: for the terminal, for scripts, and for a PC without a screen.'''
 FILES = (
-    ('~/.local/share/aquifer/models', 'models that are found by name; $AQ_MODEL_DIR is another folder'),
+    ('~/.local/share/aquifer/models', 'models that the window lists and a node computes; $AQ_MODEL_DIR is another folder'),
     ('~/.local/state/aquifer/pool', 'who this PC is, its pool and the PCs in it (another folder: \\-\\-state)'),
     ('~/.var/app/io.github.aquiferpool.Aquifer', 'all of that where the app was installed as a Flatpak'),
 )
