@@ -206,6 +206,44 @@ static void scaled(const char *path)
     }
 }
 
+/* The walk's own loops: each row once, in several pieces when there is enough to do. */
+typedef struct seen_rows {
+    _Atomic uint32_t row[2048], calls;
+} seen_rows;
+
+static void see_rows(void *arg, uint32_t r0, uint32_t r1)
+{
+    seen_rows *s = arg;
+    atomic_fetch_add(&s->calls, 1);
+    for (uint32_t r = r0; r < r1; r++)
+        atomic_fetch_add(&s->row[r], 1);
+}
+
+static void shared_rows(const char *backend, bool shares)
+{
+    static const struct {
+        uint32_t n;
+        size_t ops;
+        bool parts;
+    } loops[] = {{0, 1, false},    {1, 1000000, false}, {3, 4000, false},     {7, 5000, true},
+                 {2047, 16, true}, {2048, 2048, true},  {513, 1u << 20, true}};
+    rig r;
+    if (!ok(rig_open(&r, "qwen3moe", "Q8_0", backend, 2, NULL) == 0, "%s: qwen3moe", backend))
+        return;
+    const aq_net *net = r.w;
+    for (size_t i = 0; i < AQ_LEN(loops); i++) {
+        static seen_rows s;
+        memset(&s, 0, sizeof s);
+        aq_rows_share(net->blocks, net->ctx, see_rows, &s, loops[i].n, loops[i].ops);
+        bool once = true;
+        for (uint32_t t = 0; t < AQ_LEN(s.row); t++)
+            once = once && s.row[t] == (t < loops[i].n);
+        ok(once && (s.calls > 1) == (shares && loops[i].parts),
+           "%s: %u rows of %zu operations, each once", backend, loops[i].n, loops[i].ops);
+    }
+    rig_close(&r);
+}
+
 /* ---- experts ---- */
 
 static bool host_window(rig *r, const aq_expert_host *const *hosts, uint32_t n_hosts, float *y)
@@ -361,6 +399,8 @@ int main(void)
     }
     for (size_t a = 0; a < AQ_LEN(kinds); a++)
         free(want[a]);
+    shared_rows("cpu", true);
+    shared_rows("reference", false);
     loading();
     rig r;
     if (ok(rig_open(&r, "qwen3moe", "Q8_0", "cpu", 1, NULL) == 0, "a model to fail on"))

@@ -5,31 +5,6 @@
 
 #include "walk-priv.h"
 
-/* ---- small operations of the walk ---- */
-
-float aq_walk_sigmoid(float x)
-{
-    return (float)(1.0 / (1.0 + exp(-(double)x)));
-}
-
-void aq_walk_add(float *x, const float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        x[i] += y[i];
-}
-
-void aq_walk_add_bias(float *y, const float *bias, uint32_t n, uint32_t dim)
-{
-    for (uint32_t r = 0; bias && r < n; r++)
-        aq_walk_add(y + (size_t)r * dim, bias, dim);
-}
-
-void aq_walk_scale(float *x, float by, size_t n)
-{
-    for (size_t i = 0; by != 1 && i < n; i++)
-        x[i] *= by;
-}
-
 /* ---- rope ---- */
 
 /* The pair i at which a turn of 2π takes orig / turns positions. */
@@ -176,8 +151,8 @@ void aq_mix_attn(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, fl
         put_kv(w, nl, l, k, v);
     b->attend(ctx, d, &w->store->kv[l], w->store->run, w->store->n_run, q, nl->v[AQ_W_SINKS], sel,
               o);
-    for (size_t i = 0; gate && i < (size_t)n * nq; i++)
-        o[i] *= aq_walk_sigmoid(gate[i]);
+    if (gate)
+        aq_walk_gate(w, o, gate, n, nq);
     b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_O], y}, 1, o, n);
     aq_walk_add_bias(y, nl->v[AQ_W_O_BIAS], n, w->net->model->info.n_embd);
 }

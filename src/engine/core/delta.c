@@ -23,25 +23,40 @@ static void l2_heads(float *x, uint32_t n_head, uint32_t d, float eps, float sca
     }
 }
 
+/* The convolution over the history [tail ; qkv] and the norms of q and k, row by row. */
+typedef struct conv_job {
+    const aq_layer *d;
+    const float *w, *tail, *qkv; /* w [C][conv_k] */
+    float eps, *y;
+} conv_job;
+
+static void conv_rows(void *arg, uint32_t r0, uint32_t r1)
+{
+    const conv_job *j = arg;
+    const aq_layer *d = j->d;
+    uint32_t c = aq_delta_width(d), n_tail = d->conv_k - 1;
+    for (uint32_t t = r0; t < r1; t++) {
+        float *y = j->y + (size_t)t * c;
+        for (uint32_t i = 0; i < c; i++) {
+            double sum = 0;
+            for (uint32_t k = 0; k < d->conv_k; k++)
+                sum += (double)j->w[(size_t)i * d->conv_k + k] *
+                       hist_row(j->tail, j->qkv, n_tail, c, t + k)[i];
+            y[i] = (float)(sum / (1.0 + exp(-sum)));
+        }
+        l2_heads(y, d->n_kh, d->d_state, j->eps, (float)(1.0 / sqrt((double)d->d_state)));
+        l2_heads(y + d->n_kh * d->d_state, d->n_kh, d->d_state, j->eps, 1.0f);
+    }
+}
+
 void aq_delta_run(const aq_blocks *blocks, void *ctx, const aq_net_layer *nl, uint32_t n,
                   const float *qkv, const float *decay, const float *beta, const float *tail_in,
                   float *tail_out, const float *s_in, float *s_out, float eps, float *tmp, float *o)
 {
     const aq_layer *d = nl->d;
     uint32_t c = aq_delta_width(d), n_tail = d->conv_k - 1, kd = d->n_kh * d->d_state;
-    const float *w = nl->v[AQ_W_CONV]; /* [C][conv_k] */
-    for (uint32_t t = 0; t < n; t++) {
-        float *y = tmp + (size_t)t * c;
-        for (uint32_t i = 0; i < c; i++) {
-            double sum = 0;
-            for (uint32_t j = 0; j < d->conv_k; j++)
-                sum += (double)w[(size_t)i * d->conv_k + j] *
-                       hist_row(tail_in, qkv, n_tail, c, t + j)[i];
-            y[i] = (float)(sum / (1.0 + exp(-sum)));
-        }
-        l2_heads(y, d->n_kh, d->d_state, eps, (float)(1.0 / sqrt((double)d->d_state)));
-        l2_heads(y + kd, d->n_kh, d->d_state, eps, 1.0f);
-    }
+    conv_job conv = {d, nl->v[AQ_W_CONV], tail_in, qkv, eps, tmp};
+    aq_rows_share(blocks, ctx, conv_rows, &conv, n, 32 * (size_t)c);
     /* the last rows of the history become the next tail; upwards, since tail_out may be tail_in */
     for (uint32_t t = 0; t < n_tail; t++) {
         const float *src = hist_row(tail_in, qkv, n_tail, c, n + t);
@@ -73,14 +88,20 @@ size_t aq_delta_f32(const aq_layer *d)
 }
 
 /* The rows' decay and beta, from their projections, in place. */
-static void delta_gates(const aq_net_layer *nl, uint32_t n, float *decay, float *beta)
+typedef struct gates_job {
+    const aq_net_layer *nl;
+    float *decay, *beta;
+} gates_job;
+
+static void gates_rows(void *arg, uint32_t r0, uint32_t r1)
 {
-    uint32_t nv = nl->d->n_vh;
-    for (uint32_t r = 0; r < n; r++)
+    const gates_job *j = arg;
+    uint32_t nv = j->nl->d->n_vh;
+    for (uint32_t r = r0; r < r1; r++)
         for (uint32_t h = 0; h < nv; h++) {
-            float *g = &decay[(size_t)r * nv + h], *e = &beta[(size_t)r * nv + h];
-            double a = (double)*g + nl->v[AQ_W_DT_BIAS][h];
-            *g = (float)(nl->v[AQ_W_A][h] * (a > 20 ? a : log1p(exp(a))));
+            float *g = &j->decay[(size_t)r * nv + h], *e = &j->beta[(size_t)r * nv + h];
+            double a = (double)*g + j->nl->v[AQ_W_DT_BIAS][h];
+            *g = (float)(j->nl->v[AQ_W_A][h] * (a > 20 ? a : log1p(exp(a))));
             *e = aq_walk_sigmoid(*e);
         }
 }
@@ -115,7 +136,8 @@ void aq_mix_delta(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, f
     b->matmul(ctx, mul, joint ? 3 : 4, h, n);
     if (joint)
         part_ba(d, n, ba, decay, beta);
-    delta_gates(nl, n, decay, beta);
+    gates_job gates = {nl, decay, beta};
+    aq_rows_share(b, ctx, gates_rows, &gates, n, 64 * (size_t)nv);
     for (uint32_t r = 0; r < st->n_run; r++) {
         const aq_run *run = &st->run[r];
         const float *in = aq_store_before(st, run->seq, l), *rq = qkv + (size_t)run->row0 * c;
@@ -131,9 +153,9 @@ void aq_mix_delta(walk *w, const aq_net_layer *nl, uint32_t l, const float *h, f
                      tmp + (size_t)run->row0 * c, o + (size_t)run->row0 * inner);
     }
     b->norm(ctx, o, nl->v[AQ_W_SSM_NORM], n * nv, d->d_state, eps, o);
-    for (size_t i = 0; d->z_sigmoid && i < (size_t)n * inner; i++)
-        o[i] *= aq_walk_sigmoid(z[i]);
-    if (!d->z_sigmoid)
+    if (d->z_sigmoid)
+        aq_walk_gate(w, o, z, n, inner);
+    else
         b->glu(ctx, AQ_ACT_SILU, z, o, (size_t)n * inner, o); /* o ⊙ silu(z) */
     b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_SSM_OUT], y}, 1, o, n);
 }

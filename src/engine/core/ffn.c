@@ -24,6 +24,33 @@ static void dense(walk *w, const aq_net_layer *nl, int gate, int up, int down, c
     b->matmul(w->net->ctx, &(aq_mul){&nl->m[down], y}, 1, g, n);
 }
 
+typedef struct rows_of_moe {
+    const aq_layer *d;
+    const float *logits, *bias, *by_expert; /* routing */
+    int32_t *expert;
+    float *weight;
+    const float *parts; /* and adding what the experts made */
+    size_t embd;
+    float *y;
+} rows_of_moe;
+
+static void route_rows(void *arg, uint32_t r0, uint32_t r1)
+{
+    const rows_of_moe *j = arg;
+    size_t k = j->d->n_used;
+    aq_route(j->d, j->logits + (size_t)r0 * j->d->n_exp, j->bias, r1 - r0, j->expert + r0 * k,
+             j->weight + r0 * k);
+    for (size_t i = r0 * k; j->by_expert && i < r1 * k; i++)
+        j->weight[i] *= j->by_expert[j->expert[i]];
+}
+
+static void add_rows(void *arg, uint32_t r0, uint32_t r1)
+{
+    const rows_of_moe *j = arg;
+    aq_parts_add(j->parts + r0 * j->embd * j->d->n_used, NULL, r1 - r0, j->d->n_used,
+                 (uint32_t)j->embd, j->y + r0 * j->embd);
+}
+
 /* in: what the router reads, times in_scale; h: what the experts read. */
 static int moe(walk *w, const aq_net_layer *nl, uint32_t layer, const float *in, float in_scale,
                const float *h, float *y, aq_err *err)
@@ -37,14 +64,21 @@ static int moe(walk *w, const aq_net_layer *nl, uint32_t layer, const float *in,
     b->matmul(w->net->ctx, &(aq_mul){&nl->m[AQ_W_ROUTER], logits}, 1, in, n);
     aq_walk_scale(logits, in_scale, (size_t)n * d->n_exp);
     aq_walk_add_bias(logits, nl->v[AQ_W_ROUTER_BIAS], n, d->n_exp);
-    aq_route(d, logits, nl->v[AQ_W_SELECT_BIAS], n, expert, weight);
-    for (size_t i = 0; nl->v[AQ_W_EXP_SCALE] && i < (size_t)n * k; i++)
-        weight[i] *= nl->v[AQ_W_EXP_SCALE][expert[i]];
+    rows_of_moe job = {.d = d,
+                       .logits = logits,
+                       .bias = nl->v[AQ_W_SELECT_BIAS],
+                       .by_expert = nl->v[AQ_W_EXP_SCALE],
+                       .expert = expert,
+                       .weight = weight,
+                       .parts = parts,
+                       .embd = embd,
+                       .y = y};
+    aq_rows_share(b, w->net->ctx, route_rows, &job, n, 64 * (size_t)d->n_exp);
     int rc = aq_experts_run(w->net, layer, w->hosts, w->n_hosts, n, h, expert, weight, parts, err);
     if (rc < 0)
         return rc;
     if (d->n_ff_sh == 0) {
-        aq_parts_add(parts, NULL, n, k, embd, y);
+        aq_rows_share(b, w->net->ctx, add_rows, &job, n, (size_t)k * embd);
         return 0;
     }
     float *sh = aq_walk_take(w->s, embd, n), *sg = aq_walk_take(w->s, 1, n);
@@ -54,8 +88,8 @@ static int moe(walk *w, const aq_net_layer *nl, uint32_t layer, const float *in,
         for (uint32_t r = 0; r < n; r++)
             aq_walk_scale(sh + (size_t)r * embd, aq_walk_sigmoid(sg[r]), embd);
     }
-    aq_parts_add(parts, NULL, n, k, embd, y);
-    aq_walk_add(y, sh, (size_t)n * embd);
+    aq_rows_share(b, w->net->ctx, add_rows, &job, n, (size_t)k * embd);
+    aq_walk_join(w, y, sh, 1, n, embd);
     return 0;
 }
 
@@ -76,7 +110,7 @@ static int both(walk *w, const aq_net_layer *nl, uint32_t layer, const float *x,
     if (rc < 0)
         return rc;
     b->norm(ctx, e, nl->v[AQ_W_EXP_POST_NORM], n, embd, eps, e);
-    aq_walk_add(y, e, (size_t)n * embd);
+    aq_walk_join(w, y, e, 1, n, embd);
     return 0;
 }
 

@@ -203,7 +203,15 @@ typedef struct aq_blocks {
     void (*glu)(void *ctx, int act, const float *gate, const float *up, size_t n,
                 float *y);                      /* y = act(gate, up); y may be gate or up */
     void (*delta)(void *ctx, const aq_delta *); /* the step form, row by row, for any n */
+    /** fn(arg, 0 … n-1, …) on the backend's threads, in any order. NULL = it has none. */
+    void (*share)(void *ctx, void (*fn)(void *arg, uint32_t i, uint32_t worker), void *arg,
+                  uint32_t n);
 } aq_blocks;
+
+/** Rows [r0, r1) of a loop of the walk. */
+typedef void (*aq_rows_fn)(void *arg, uint32_t r0, uint32_t r1);
+/** All n rows, shared by the backend's threads when there are enough of them; ops: what a row costs, in additions or so. */
+void aq_rows_share(const aq_blocks *, void *ctx, aq_rows_fn, void *arg, uint32_t n, size_t ops);
 
 /* Scalar operations, double accumulators, any host. ctx is not looked at. */
 void aq_scalar_norm(void *ctx, const float *x, const float *w, uint32_t n, uint32_t dim, float eps,

@@ -158,7 +158,7 @@ static void add_ple(walk *w, const aq_net_layer *nl, uint32_t layer, float *x)
     b->glu(ctx, AQ_ACT_GELU, g, in, (size_t)w->n * p, g);
     b->matmul(ctx, &(aq_mul){&nl->m[AQ_W_PLE_PROJ], w->s->h}, 1, g, w->n);
     b->norm(ctx, w->s->h, nl->v[AQ_W_PLE_NORM], w->n, embd, w->net->model->eps, w->s->h);
-    aq_walk_add(x, w->s->h, (size_t)w->n * embd);
+    aq_walk_join(w, x, w->s->h, 1, w->n, embd);
 }
 
 /* A block's output h joins the residual stream. */
@@ -169,8 +169,7 @@ static void join(walk *w, const float *norm, float *x)
     float *h = w->s->h;
     if (norm)
         w->net->blocks->norm(w->net->ctx, h, norm, w->n, embd, m->eps, h);
-    aq_walk_scale(h, m->res_scale, (size_t)w->n * embd);
-    aq_walk_add(x, h, (size_t)w->n * embd);
+    aq_walk_join(w, x, h, m->res_scale, w->n, embd);
 }
 
 static void mix_streams(walk *w, const aq_net_layer *nl, uint32_t first, const float *x)

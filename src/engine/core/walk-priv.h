@@ -84,6 +84,10 @@ void aq_ngram_keep(const aq_model *, uint32_t back, uint32_t n, const float *row
 const uint32_t *aq_index(walk *, const aq_net_layer *, uint32_t l, const float *h);
 
 float aq_walk_sigmoid(float);
+/** x [n][dim] *= sigmoid(gate), shared. */
+void aq_walk_gate(walk *, float *x, const float *gate, uint32_t n, uint32_t dim);
+/** x [n][dim] += y × by, shared; y is spent. */
+void aq_walk_join(walk *, float *x, float *y, float by, uint32_t n, uint32_t dim);
 void aq_walk_add(float *x, const float *y, size_t n);
 void aq_walk_add_bias(float *y, const float *bias, uint32_t n, uint32_t dim); /* NULL: nothing */
 void aq_walk_scale(float *x, float by, size_t n);                             /* 1: nothing */

@@ -293,26 +293,49 @@ static void cpu_glu(void *ctx, int act, const float *gate, const float *up, size
     aq_pool_run(c->rt->pool, glu_piece, &j, (uint32_t)((n + PAR_F32 - 1) / PAR_F32));
 }
 
+typedef struct put_job {
+    const aq_isa *isa;
+    const aq_kv *kv;
+    const aq_run *run;
+    const float *k, *v;
+} put_job;
+
+#define PUT_ROWS 8u /* of a piece */
+static void put_piece(void *ctx, uint32_t piece, uint32_t worker)
+{
+    const put_job *j = ctx;
+    const aq_kv *kv = j->kv;
+    aq_run run = *j->run;
+    uint32_t first = piece * PUT_ROWS;
+    run.row0 += first;
+    run.kv0 += first;
+    run.n = AQ_MIN(run.n - first, PUT_ROWS);
+    if (kv->type != AQ_KV_F16) {
+        aq_scalar_kv_put(NULL, kv, &run, 1, j->k, j->v);
+        return;
+    }
+    for (uint32_t i = 0; i < run.n; i++) {
+        uint32_t t = run.kv0 + i, page = run.page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
+        size_t row = (size_t)run.row0 + i;
+        for (uint32_t h = 0; h < kv->n_kv; h++) {
+            j->isa->to_f16(j->k + (row * kv->n_kv + h) * kv->d_k, kv->d_k,
+                           aq_kv_k(kv, page, h, at));
+            if (j->v)
+                j->isa->to_f16(j->v + (row * kv->n_kv + h) * kv->d_v, kv->d_v,
+                               aq_kv_v(kv, page, h, at));
+        }
+    }
+}
+
 static void cpu_kv_put(void *ctx, const aq_kv *kv, const aq_run *run, uint32_t n_run,
                        const float *k, const float *v)
 {
     const aq_cpu *c = ctx;
-    if (kv->type != AQ_KV_F16) {
-        aq_scalar_kv_put(ctx, kv, run, n_run, k, v);
-        return;
+    for (; n_run > 0; n_run--, run++) {
+        put_job j = {c->isa, kv, run, k, v};
+        aq_cpu_share(c, put_piece, &j, (run->n + PUT_ROWS - 1) / PUT_ROWS,
+                     (uint64_t)run->n * kv->n_kv * (kv->d_k + kv->d_v));
     }
-    for (; n_run > 0; n_run--, run++)
-        for (uint32_t i = 0; i < run->n; i++) {
-            uint32_t t = run->kv0 + i, page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
-            size_t row = (size_t)run->row0 + i;
-            for (uint32_t h = 0; h < kv->n_kv; h++) {
-                c->isa->to_f16(k + (row * kv->n_kv + h) * kv->d_k, kv->d_k,
-                               aq_kv_k(kv, page, h, at));
-                if (v)
-                    c->isa->to_f16(v + (row * kv->n_kv + h) * kv->d_v, kv->d_v,
-                                   aq_kv_v(kv, page, h, at));
-            }
-        }
 }
 
 typedef struct delta_job {
@@ -368,6 +391,11 @@ static void cpu_rope(void *ctx, float *x, uint32_t n, uint32_t n_head, uint32_t 
     aq_cpu_share(ctx, rope_piece, &j, n, 8 * (uint64_t)n * n_head * d_rot);
 }
 
+static void cpu_share(void *ctx, void (*fn)(void *, uint32_t, uint32_t), void *arg, uint32_t n)
+{
+    aq_pool_run(((aq_cpu *)ctx)->rt->pool, fn, arg, n);
+}
+
 static const aq_blocks cpu_blocks = {
     .name = "cpu",
     .open = cpu_open,
@@ -385,6 +413,7 @@ static const aq_blocks cpu_blocks = {
     .choose = aq_cpu_choose,
     .glu = cpu_glu,
     .delta = cpu_delta,
+    .share = cpu_share,
 };
 
 static int cpu_load(aq_rt *rt, const aq_model *m, const aq_wsrc *src, const aq_place *place,

@@ -127,67 +127,105 @@ INLINE __m512 sums16(const __m512 *v)
         _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), e);
 }
 
-static void scores(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
-                   float scale, float (*s)[AQ_ATTN_TOK], float *top)
+INLINE __m512 cols(const bool all, __mmask16 m, const float *p)
 {
-    const __mmask16 tail = (__mmask16)((1u << d % 16) - 1);
-    for (uint32_t i = 0; i < m; i++) {
-        __m512 most = _mm512_set1_ps(-INFINITY);
-        for (uint32_t t = 0; t < n_tok; t += 16) { /* the last ones again for none */
-            const float *row[16];
-            __m512 a[16];
+    return all ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(m, p);
+}
+
+/* 16 columns from c on, all or those in m: each entry meets n = 1 or 2 queries. */
+INLINE void score_cols(const bool all, __mmask16 m, const float *const *q, const int n,
+                       const float *const *row, uint32_t c, __m512 *a)
+{
+    __m512 x = cols(all, m, q[0] + c), z = n == 2 ? cols(all, m, q[1] + c) : x;
 #pragma GCC unroll 16
-            for (uint32_t j = 0; j < 16; j++) {
-                row[j] = k + (size_t)AQ_MIN(t + j, n_tok - 1) * d;
-                a[j] = _mm512_setzero_ps();
-            }
-            uint32_t c = 0;
-            for (; c + 16 <= d; c += 16) {
-                __m512 x = _mm512_loadu_ps(q[i] + c);
-#pragma GCC unroll 16
-                for (uint32_t j = 0; j < 16; j++)
-                    a[j] = _mm512_fmadd_ps(x, _mm512_loadu_ps(row[j] + c), a[j]);
-            }
-            if (tail) {
-                __m512 x = _mm512_maskz_loadu_ps(tail, q[i] + c);
-#pragma GCC unroll 16
-                for (uint32_t j = 0; j < 16; j++)
-                    a[j] = _mm512_fmadd_ps(x, _mm512_maskz_loadu_ps(tail, row[j] + c), a[j]);
-            }
-            __m512 out = _mm512_mul_ps(sums16(a), _mm512_set1_ps(scale));
-            _mm512_mask_storeu_ps(
-                s[i] + t, n_tok - t < 16 ? (__mmask16)((1u << (n_tok - t)) - 1) : 0xffff, out);
-            most = _mm512_max_ps(out, most); /* the last one again changes no maximum */
-        }
-        top[i] = _mm512_reduce_max_ps(most);
+    for (uint32_t j = 0; j < (n == 1 ? 16u : 8u); j++) {
+        __m512 e = cols(all, m, row[j] + c);
+        a[j] = _mm512_fmadd_ps(x, e, a[j]);
+        if (n == 2)
+            a[j + 8] = _mm512_fmadd_ps(z, e, a[j + 8]);
     }
 }
 
-/* d in pieces of 64 for up to four heads, each lane one chain over the entries. */
+/* Scores of n = 1 or 2 queries, 16 / n entries at a time. A sum's order is the same in both. */
+INLINE void scores_n(const float *const *q, const int n, const float *k, uint32_t n_tok, uint32_t d,
+                     float scale, float (*s)[AQ_ATTN_TOK], float *top)
+{
+    const __mmask16 tail = (__mmask16)((1u << d % 16) - 1);
+    const uint32_t step = n == 1 ? 16 : 8;
+    __m512 most = _mm512_set1_ps(-INFINITY);
+    for (uint32_t t = 0; t < n_tok; t += step) { /* the last ones again for none */
+        const float *row[16];
+        __m512 a[16];
+#pragma GCC unroll 16
+        for (uint32_t j = 0; j < 16; j++) {
+            row[j] = k + (size_t)AQ_MIN(t + j % step, n_tok - 1) * d;
+            a[j] = _mm512_setzero_ps();
+        }
+        uint32_t c = 0;
+        for (; c + 16 <= d; c += 16)
+            score_cols(true, 0, q, n, row, c, a);
+        if (tail)
+            score_cols(false, tail, q, n, row, c, a);
+        __m512 out = _mm512_mul_ps(sums16(a), _mm512_set1_ps(scale));
+        const uint32_t left = AQ_MIN(n_tok - t, step);
+        const __mmask16 there = (__mmask16)((1u << left) - 1);
+        if (n == 1) {
+            _mm512_mask_storeu_ps(s[0] + t, there, out);
+        } else {
+            _mm256_mask_storeu_ps(s[0] + t, (__mmask8)there, _mm512_castps512_ps256(out));
+            _mm256_mask_storeu_ps(s[1] + t, (__mmask8)there, _mm512_extractf32x8_ps(out, 1));
+        }
+        most = _mm512_max_ps(out, most); /* the last one again changes no maximum */
+    }
+    if (n == 1) {
+        top[0] = _mm512_reduce_max_ps(most);
+    } else {
+        top[0] = _mm512_mask_reduce_max_ps(0xff, most);
+        top[1] = _mm512_mask_reduce_max_ps(0xff00, most);
+    }
+}
+
+static void scores(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
+                   float scale, float (*s)[AQ_ATTN_TOK], float *top)
+{
+    for (; m >= 2; m -= 2, q += 2, s += 2, top += 2)
+        scores_n(q, 2, k, n_tok, d, scale, s, top);
+    if (m)
+        scores_n(q, 1, k, n_tok, d, scale, s, top);
+}
+
+/* 64 columns of d, or those that are left, for up to four heads; each lane is one chain over the entries. */
+INLINE void mix_cols(const bool all, const float (*p)[AQ_ATTN_TOK], const int m, const float *v,
+                     uint32_t n_tok, uint32_t d, const float *c, float *const *o, uint32_t i)
+{
+    __mmask16 mask[4];
+    __m512 a[4][4];
+    EACH (j, 4) {
+        int32_t left = (int32_t)d - (int32_t)i - 16 * j;
+        mask[j] = left >= 16 ? 0xffff : left > 0 ? (__mmask16)((1u << left) - 1) : 0;
+    }
+    EACH (h, m)
+        EACH (j, 4)
+            a[h][j] = _mm512_mul_ps(_mm512_set1_ps(c[h]), cols(all, mask[j], o[h] + i + 16 * j));
+    for (uint32_t t = 0; t < n_tok; t++)
+        EACH (j, 4) {
+            __m512 x = cols(all, mask[j], v + (size_t)t * d + i + 16 * j);
+            EACH (h, m)
+                a[h][j] = _mm512_fmadd_ps(_mm512_set1_ps(p[h][t]), x, a[h][j]);
+        }
+    EACH (h, m)
+        EACH (j, 4)
+            _mm512_mask_storeu_ps(o[h] + i + 16 * j, all ? 0xffff : mask[j], a[h][j]);
+}
+
 INLINE void mix_n(const float (*p)[AQ_ATTN_TOK], const int m, const float *v, uint32_t n_tok,
                   uint32_t d, const float *c, float *const *o)
 {
-    for (uint32_t i = 0; i < d; i += 64) {
-        __mmask16 mask[4];
-        __m512 a[4][4];
-        EACH (j, 4) {
-            int32_t left = (int32_t)d - (int32_t)i - 16 * j;
-            mask[j] = left >= 16 ? 0xffff : left > 0 ? (__mmask16)((1u << left) - 1) : 0;
-        }
-        EACH (h, m)
-            EACH (j, 4)
-                a[h][j] = _mm512_mul_ps(_mm512_set1_ps(c[h]),
-                                        _mm512_maskz_loadu_ps(mask[j], o[h] + i + 16 * j));
-        for (uint32_t t = 0; t < n_tok; t++)
-            EACH (j, 4) {
-                __m512 x = _mm512_maskz_loadu_ps(mask[j], v + (size_t)t * d + i + 16 * j);
-                EACH (h, m)
-                    a[h][j] = _mm512_fmadd_ps(_mm512_set1_ps(p[h][t]), x, a[h][j]);
-            }
-        EACH (h, m)
-            EACH (j, 4)
-                _mm512_mask_storeu_ps(o[h] + i + 16 * j, mask[j], a[h][j]);
-    }
+    uint32_t i = 0;
+    for (; i + 64 <= d; i += 64)
+        mix_cols(true, p, m, v, n_tok, d, c, o, i);
+    if (i < d)
+        mix_cols(false, p, m, v, n_tok, d, c, o, i);
 }
 
 static void mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,

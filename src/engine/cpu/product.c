@@ -7,7 +7,8 @@
 
 #define GROUP_ROWS AQ_MANY_ROWS /* rows that go through a piece's tiles together */
 #define PIECES_PER_THREAD 8u
-#define PIECE_TILES_MAX 16u
+#define PIECE_TILES_FEW 16u /* for few rows: a piece that is late is not waited for long */
+#define PIECE_TILES_MAX 64u /* for many: they lie side by side once for all tiles of a piece */
 
 /* ---- rows ---- */
 
@@ -282,10 +283,10 @@ static void run_tiles(const aq_cpu *c, uint32_t worker, const product *p, uint32
     }
 }
 
-static uint32_t piece_tiles(const aq_cpu *c, uint32_t n_tile)
+static uint32_t piece_tiles(const aq_cpu *c, uint32_t n_tile, uint32_t rows)
 {
     uint32_t t = n_tile / (aq_rt_threads(c->rt) * PIECES_PER_THREAD);
-    return AQ_MIN(AQ_MAX(t, 1u), PIECE_TILES_MAX);
+    return AQ_MIN(AQ_MAX(t, 1u), rows < AQ_MANY_MIN ? PIECE_TILES_FEW : PIECE_TILES_MAX);
 }
 
 #define MUL_MAX 8u /* products of one call of matmul */
@@ -324,7 +325,7 @@ static void cut_mul(mul_job *j, uint32_t n_tile, uint32_t rows)
         whole = whole || j->p[i].layout >= AQ_L_STORED;
     j->group = whole ? rows : GROUP_ROWS;
     j->n_group = (rows + j->group - 1) / j->group;
-    j->tiles = piece_tiles(j->c, n_tile * j->n_group);
+    j->tiles = piece_tiles(j->c, n_tile * j->n_group, rows);
     for (uint32_t i = 0; i < j->n; i++)
         j->first[i + 1] = j->first[i] + (j->p[i].n_tile + j->tiles - 1) / j->tiles;
 }
@@ -402,7 +403,7 @@ static void exp_piece(void *ctx, uint32_t piece, uint32_t worker)
 static void run_experts(const aq_cpu *c, exp_job *j, uint32_t n_active, uint32_t n_slot)
 {
     uint32_t n_tile = j->p[0].n_tile;
-    j->tiles = piece_tiles(c, n_tile * n_active * j->n_mat);
+    j->tiles = piece_tiles(c, n_tile * n_active * j->n_mat, n_slot / n_active);
     j->pieces = (n_tile + j->tiles - 1) / j->tiles;
     aq_cpu_share(c, exp_piece, j, n_active * j->n_mat * j->pieces,
                  (uint64_t)n_tile * c->isa->lanes * j->p[0].k * j->n_mat * n_slot);

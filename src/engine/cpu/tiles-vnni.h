@@ -35,6 +35,15 @@
             name##_n(tile, k, row, 1, y);                                               \
     }
 
+/* Few rows wait for memory, whose own prefetcher keeps too little under way. */
+#define AHEAD 2816u
+INLINE void fetch(const uint8_t *p, uint32_t bytes, const int n)
+{
+    if (n <= 2)
+        for (uint32_t i = 0; i < bytes; i += 64)
+            _mm_prefetch((const char *)p + AHEAD + i, _MM_HINT_T0);
+}
+
 INLINE vi quad(const int8_t *q) /* 4 input bytes to all lanes */
 {
     int32_t v;
@@ -51,6 +60,7 @@ INLINE void tile_q8_0_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
         acc[i] = V_ZERO_PS();
     for (uint32_t b = 0; b < k / 32; b++, tile += 34 * LANES) {
         vi sum[ROWS_MAX];
+        fetch(tile, 34 * LANES, n);
         EACH (i, n)
             sum[i] = V_SET32(row[i].n32[b]);
         EACH (j, 8) {
@@ -78,6 +88,7 @@ INLINE void tile_4_n(const bool min, const uint8_t *tile, uint32_t k, const aq_r
         acc[i] = V_ZERO_PS();
     for (uint32_t b = 0; b < k / 32; b++, tile += quads + 4 * QUAD) {
         vi sum[ROWS_MAX];
+        fetch(tile, quads + 4 * QUAD, n);
         EACH (i, n)
             sum[i] = V_SET32(0);
         EACH (j, 4) {
@@ -147,6 +158,7 @@ INLINE void tile_values_n(const bool e8m0, const int8_t *value, const uint8_t *t
         acc[i] = V_ZERO_PS();
     for (uint32_t b = 0; b < k / 32; b++, tile += quads + 4 * QUAD) {
         vi sum[ROWS_MAX];
+        fetch(tile, quads + 4 * QUAD, n);
         values_32(tile + quads, table, row, 32 * (size_t)b, n, sum);
         vf d;
         if (e8m0)
@@ -186,6 +198,7 @@ INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row,
         const vf d = V_LOAD_F16(tile);
         for (uint32_t j = 0; j < 8; j++) {
             vi sum[ROWS_MAX];
+            fetch(tile + 17 * LANES * j, 17 * LANES, n);
             values_32(tile + (8 + 16 * j) * LANES, table, row, 256 * (size_t)b + 32 * j, n, sum);
             const vf ds = V_MUL_PS(d, iq4_xs_scale(tile, j));
             EACH (i, n)
@@ -213,6 +226,7 @@ INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_
         for (uint32_t g = 0; g < 4; g++) {
             const uint8_t *quads = tile + nibbles + 8 * QUAD * g;
             const size_t at = 256 * (size_t)b + 64 * g;
+            fetch(tile + (nibbles / 4 + 32 * LANES) * g, nibbles / 4 + 32 * LANES, n);
             EACH (h, 2) {
                 vi sum[ROWS_MAX];
                 EACH (i, n)
@@ -273,6 +287,7 @@ INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
                           *hi = tile + (146 + j / 4 * 32) * LANES;
             const int down = (int)(j % 4 / 2 * 4), part = (int)(j % 4);
             vf f[ROWS_MAX];
+            fetch(tile + 27 * LANES * j, 27 * LANES, n);
             EACH (half, 2) {
                 const size_t at = 16 * (size_t)b + 2 * j + (size_t)half;
                 vi sum[ROWS_MAX];
