@@ -164,7 +164,7 @@ static void forget_pairing(aq_seat *p)
     aq_pairing_free(old);
 }
 
-/* Under op_lock: 1 = may call, 0 = the PC at these addresses is calling, too, and the digits are about to show; BUSY. */
+/* Under op_lock: 1 = may call, 0 = the PC at these addresses is calling, too, and its digits show or are about to; BUSY. */
 static int begin_call(aq_seat *p, const struct sockaddr_storage *a, uint32_t n, uint64_t *ret_mine,
                       aq_err *err)
 {
@@ -185,7 +185,11 @@ static int begin_call(aq_seat *p, const struct sockaddr_storage *a, uint32_t n, 
         aq_pairing_free(old); /* somebody else may call meanwhile */
         pthread_mutex_lock(&p->lock);
     }
-    int rc = pairing_runs(p) ? -AQ_E_BUSY : !p->pairing;
+    int rc = !pairing_runs(p) ? !p->pairing : -AQ_E_BUSY;
+    if (rc < 0 && p->pair.incoming && p->pairing && !p->pairing_over) {
+        aq_pairing_addr(p->pairing, from); /* its digits may show already */
+        rc = called(p, from) ? 0 : rc;
+    }
     if (rc == 1) {
         *ret_mine = ++p->n_pair;
         p->pair = (aq_pair_state){.step = AQ_PAIR_CALLING};
