@@ -10,7 +10,7 @@
 
 #define COUNT_MS 400
 #define WARN_PERCENT 85
-/* Files of so many bytes for each token of the context are not counted: they do not fit. */
+/* Texts of so many bytes for each token of the context are not counted: they do not fit, and to count them takes long. */
 #define TOK_BYTES_MAX 64
 
 struct _AqContextMeter {
@@ -172,15 +172,36 @@ static void counted(GObject *source, GAsyncResult *result, gpointer user)
     self->again = FALSE;
 }
 
-static guint64 file_bytes(AqChat *chat)
+static guint64 file_bytes(AqFile *file)
+{
+    gsize n;
+    aq_file_get_text(file, &n);
+    return n;
+}
+
+static guint64 draft_file_bytes(AqChat *chat)
 {
     GListModel *files = aq_chat_get_draft_files(chat);
     guint64 all = 0;
     for (guint i = 0; i < g_list_model_get_n_items(files); i++) {
         g_autoptr(AqFile) file = g_list_model_get_item(files, i);
+        all += file_bytes(file);
+    }
+    return all;
+}
+
+static guint64 message_bytes(AqChat *chat)
+{
+    GListModel *messages = aq_chat_get_messages(chat);
+    guint64 all = 0;
+    for (guint i = 0; i < g_list_model_get_n_items(messages); i++) {
+        g_autoptr(AqMessage) message = g_list_model_get_item(messages, i);
+        GPtrArray *files = aq_message_get_files(message);
         gsize n;
-        aq_file_get_text(file, &n);
+        aq_message_get_text(message, &n);
         all += n;
+        for (guint k = 0; files && k < files->len; k++)
+            all += file_bytes(files->pdata[k]);
     }
     return all;
 }
@@ -200,9 +221,9 @@ static gboolean on_timer(gpointer user)
         hide(self);
         return G_SOURCE_REMOVE;
     }
-    guint64 bytes = file_bytes(self->chat);
+    guint64 bytes = draft_file_bytes(self->chat);
     guint n_ctx = aq_engine_host_get_n_ctx(host);
-    if (bytes > (guint64)n_ctx * TOK_BYTES_MAX) {
+    if (bytes + message_bytes(self->chat) > (guint64)n_ctx * TOK_BYTES_MAX) {
         show(self, &(Count){.n_ctx = n_ctx, .over = TRUE});
         return G_SOURCE_REMOVE;
     }

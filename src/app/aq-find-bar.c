@@ -21,6 +21,8 @@ struct _AqFindBar {
     AqFind *find;
     GArray *hits;     /* of Hit */
     guint done, idle; /* messages that were gone through; the source that goes on */
+    gboolean in_text; /* of the next one the text is gone through, no more its thinking */
+    AqFindAt part;    /* and how far */
     int at;           /* the hit that is gone to, or -1 */
     gint64 prefer;    /* message to begin at, or 0: the newest place */
     gboolean quiet;   /* the list has changed: nothing is gone to */
@@ -63,18 +65,26 @@ static void go_to(AqFindBar *self, int at)
 
 /* ---- going through the messages ------------------------------------------------------------- */
 
-static void add_places(AqFindBar *self, AqMessage *message, gboolean thinking)
+/* The next part of the message that is gone through, its thinking first; FALSE: there is no more of it. */
+static gboolean add_places(AqFindBar *self, AqMessage *message)
 {
     g_autoptr(GArray) places = g_array_new(FALSE, FALSE, sizeof(AqFindPlace));
+    gboolean thinking = !self->in_text;
     gsize n;
     const char *text =
         thinking ? aq_message_get_thinking(message, &n) : aq_message_get_text(message, &n);
     gboolean plain = thinking || aq_message_get_role(message) == AQ_MESSAGE_USER;
-    aq_find_places(self->find, text, n, plain, AQ_FIND_MAX - self->hits->len, places);
+    gboolean more = aq_find_part(self->find, text, n, plain, AQ_FIND_MAX - self->hits->len,
+                                 &self->part, places);
     for (guint i = 0; i < places->len; i++) {
         const Hit hit = {message, thinking, g_array_index(places, AqFindPlace, i)};
         g_array_append_val(self->hits, hit);
     }
+    if (more)
+        return TRUE;
+    aq_find_at_clear(&self->part);
+    self->in_text = thinking;
+    return thinking;
 }
 
 /* Where to begin: at a message that was found or gone to before, else at the newest, where the reader is. */
@@ -95,9 +105,9 @@ static gboolean go_on(gpointer user)
     while (self->done < n && self->hits->len < AQ_FIND_MAX) {
         if (g_get_monotonic_time() >= until)
             return G_SOURCE_CONTINUE;
-        g_autoptr(AqMessage) message = g_list_model_get_item(messages, self->done++);
-        add_places(self, message, TRUE);
-        add_places(self, message, FALSE);
+        g_autoptr(AqMessage) message = g_list_model_get_item(messages, self->done);
+        if (!add_places(self, message))
+            self->done++;
     }
     self->idle = 0;
     self->at = self->hits->len ? first_hit(self) : -1;
@@ -113,6 +123,8 @@ static void begin(AqFindBar *self)
 {
     g_clear_handle_id(&self->idle, g_source_remove);
     g_array_set_size(self->hits, 0);
+    aq_find_at_clear(&self->part);
+    self->in_text = FALSE;
     self->at = -1;
     self->done = 0;
     if (self->find)
@@ -229,6 +241,7 @@ static void aq_find_bar_dispose(GObject *object)
 {
     AqFindBar *self = AQ_FIND_BAR(object);
     g_clear_handle_id(&self->idle, g_source_remove);
+    aq_find_at_clear(&self->part);
     g_clear_object(&self->chat);
     /* The template would take the child from under the bin, as it has a name. */
     adw_bin_set_child(ADW_BIN(self), NULL);

@@ -107,35 +107,46 @@ static void places_in(const AqFind *self, const char *text, guint block, guint m
     }
 }
 
+void aq_find_at_clear(AqFindAt *at)
+{
+    g_free(at->fence);
+    *at = (AqFindAt){0};
+}
+
+gboolean aq_find_part(const AqFind *self, const char *text, gsize n, gboolean plain, guint max,
+                      AqFindAt *at, GArray *ret)
+{
+    if (at->at >= n || ret->len >= max)
+        return FALSE;
+    gsize from = at->at;
+    gsize end = plain ? aq_md_plain_end(text, n, from) : aq_md_part_end(text, n, from, at->fence);
+    g_autoptr(GPtrArray) blocks = plain ? aq_md_plain(text + from, end - from)
+                                        : aq_md_parse(text + from, end - from, at->fence, FALSE);
+    for (guint i = 0; i < blocks->len; i++) {
+        const AqMdBlock *b = blocks->pdata[i];
+        guint nth = 0;
+        if (b->kind == AQ_MD_CODE) {
+            places_in(self, b->text, at->block + i, max, &nth, ret);
+        } else if (b->kind == AQ_MD_TEXT) {
+            g_autofree char *shown = aq_md_unmark(b->text);
+            places_in(self, shown, at->block + i, max, &nth, ret);
+        }
+        for (guint k = 0; b->cells && k < b->cells->len; k++) {
+            g_autofree char *shown = aq_md_unmark(b->cells->pdata[k]);
+            places_in(self, shown, at->block + i, max, &nth, ret);
+        }
+    }
+    char *fence = plain || end == n ? NULL : aq_md_part_fence(text, from, end, at->fence);
+    g_free(at->fence);
+    *at = (AqFindAt){.at = end, .block = at->block + blocks->len, .fence = fence};
+    return end < n && ret->len < max;
+}
+
 void aq_find_places(const AqFind *self, const char *text, gsize n, gboolean plain, guint max,
                     GArray *ret)
 {
-    g_autofree char *fence = NULL;
-    guint first = 0;
-    for (gsize from = 0; from < n && ret->len < max;) {
-        gsize end = plain ? n : aq_md_part_end(text, n, from, fence);
-        g_autoptr(GPtrArray) blocks =
-            plain ? aq_md_plain(text, n) : aq_md_parse(text + from, end - from, fence, FALSE);
-        for (guint i = 0; i < blocks->len; i++) {
-            const AqMdBlock *b = blocks->pdata[i];
-            guint nth = 0;
-            if (b->kind == AQ_MD_CODE) {
-                places_in(self, b->text, first + i, max, &nth, ret);
-            } else if (b->kind == AQ_MD_TEXT) {
-                g_autofree char *shown = aq_md_unmark(b->text);
-                places_in(self, shown, first + i, max, &nth, ret);
-            }
-            for (guint k = 0; b->cells && k < b->cells->len; k++) {
-                g_autofree char *shown = aq_md_unmark(b->cells->pdata[k]);
-                places_in(self, shown, first + i, max, &nth, ret);
-            }
-        }
-        first += blocks->len;
-        if (end == n)
-            break;
-        char *next = aq_md_part_fence(text, from, end, fence);
-        g_free(fence);
-        fence = next;
-        from = end;
+    AqFindAt at = {0};
+    while (aq_find_part(self, text, n, plain, max, &at, ret)) {
     }
+    aq_find_at_clear(&at);
 }

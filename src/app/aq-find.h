@@ -22,7 +22,20 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(AqFind, aq_find_unref)
 
 /** The next place at or behind *at, a byte of the text: its start in *at, its bytes in *ret_n. FALSE: there is none. */
 gboolean aq_find_next(const AqFind *self, const char *text, gsize *at, gsize *ret_n);
-/** Add the places in a message's text, by the blocks that aq_md_parse or (plain) aq_md_plain makes of it; up to max of them. */
+
+/** How far a text was gone through; all zero at its beginning. */
+typedef struct {
+    gsize at;    /* bytes */
+    guint block; /* that begins there */
+    char *fence; /* that is open there, or NULL */
+} AqFindAt;
+void aq_find_at_clear(AqFindAt *at);
+
+/** Add the places in the next part of a message's text, by the blocks that aq_md_parse or (plain) aq_md_plain makes of it, as long as there are
+ * less than max. TRUE: there is more to go through. */
+gboolean aq_find_part(const AqFind *self, const char *text, gsize n, gboolean plain, guint max,
+                      AqFindAt *at, GArray *ret);
+/** All parts of it. */
 void aq_find_places(const AqFind *self, const char *text, gsize n, gboolean plain, guint max,
                     GArray *ret);
 

@@ -16,7 +16,6 @@
 #define LABEL_COST 400
 #define CODE_COST 2500
 #define INDENT_PX 24
-#define PLAIN_PART_BLOCKS 8 /* of text that is not Markdown, looked at in one go */
 /* Blocks that are shown until more are asked for: a widget costs a kilobyte or ten, and a model can write "- a" a hundred thousand times. */
 #define BLOCKS_PAGE 250
 #define CELL_CHARS 40 /* a longer cell of a table wraps */
@@ -310,14 +309,6 @@ static gboolean show_part(AqMarkdownView *self, GPtrArray *blocks, guint *cost)
     return TRUE;
 }
 
-static gsize plain_part_end(const char *text, gsize n, gsize from)
-{
-    gsize end = from;
-    for (guint i = 0; i < PLAIN_PART_BLOCKS && end < n; i++)
-        end = aq_text_block_end(text, n, end);
-    return end;
-}
-
 static void free_block(gpointer block)
 {
     if (block)
@@ -340,7 +331,7 @@ gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n
     self->running = running;
     self->complete = FALSE;
     while (self->part_from < n) {
-        gsize end = self->plain ? plain_part_end(text, n, self->part_from)
+        gsize end = self->plain ? aq_md_plain_end(text, n, self->part_from)
                                 : aq_md_part_end(text, n, self->part_from, self->fence);
         g_autoptr(GPtrArray) blocks =
             self->plain ? aq_md_plain(text + self->part_from, end - self->part_from)

@@ -14,6 +14,8 @@
 
 #include "aq-message.h"
 
+#define PLAIN_PART_BLOCKS 8 /* of text that is not Markdown, looked at in one go */
+
 #define RUN_CHARS 160 /* of one word */
 #define HARD_FACTOR 2 /* a part this many times too long is cut anywhere */
 
@@ -684,6 +686,14 @@ gsize aq_md_part_end(const char *text, gsize n, gsize from, const char *fence)
         i = stop + 1;
     }
     return n;
+}
+
+gsize aq_md_plain_end(const char *text, gsize n, gsize from)
+{
+    gsize end = from;
+    for (guint i = 0; i < PLAIN_PART_BLOCKS && end < n; i++)
+        end = aq_text_block_end(text, n, end);
+    return end;
 }
 
 GPtrArray *aq_md_plain(const char *text, gsize n)

@@ -44,6 +44,8 @@ char *aq_md_part_fence(const char *text, gsize from, gsize end, const char *fenc
 GPtrArray *aq_md_parse(const char *text, gsize n, const char *fence, gboolean running);
 /** The blocks of a text that is no Markdown: what the user wrote. */
 GPtrArray *aq_md_plain(const char *text, gsize n);
+/** Where a part of such a text ends: behind a few blocks. */
+gsize aq_md_plain_end(const char *text, gsize n, gsize from);
 /** Text as Pango markup: control characters and those that turn the direction of text around are left out. Free it. */
 char *aq_md_escape(const char *text, gsize n);
 /** The text of markup that this file wrote. Free it. */

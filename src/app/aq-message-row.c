@@ -7,6 +7,7 @@
 
 #include <glib/gi18n.h>
 
+#include "aq-composer.h"
 #include "aq-file-row.h"
 #include "aq-format.h"
 #include "aq-markdown-view.h"
@@ -77,7 +78,12 @@ static void update_actions(AqMessageRow *self)
     gboolean idle = !aq_chat_get_busy(self->chat);
     gboolean can = idle && aq_engine_host_can_answer(aq_chat_get_host(self->chat));
     guint at, n = aq_chat_get_branches(self->chat, self->message, &at);
-    gtk_widget_action_set_enabled(w, "message.edit", can && !answer);
+    gsize n_text;
+    aq_message_get_text(self->message, &n_text);
+    gboolean fits = n_text <= AQ_COMPOSER_TEXT_BYTES; /* an imported one may not */
+    gtk_widget_action_set_enabled(w, "message.edit", can && !answer && fits);
+    gtk_widget_set_tooltip_text(self->change, fits ? _("Edit and Ask Anew")
+                                                   : _("Too long to be edited here: copy it"));
     gtk_widget_action_set_enabled(w, "message.again", can && answer);
     gtk_widget_action_set_enabled(w, "message.continue",
                                   can && self->last && aq_chat_can_continue(self->chat));

@@ -336,6 +336,20 @@ int aq_store_db_open(const char *path, AqStoreDb **ret, char **ret_said, aq_err 
     return 0;
 }
 
+int aq_store_db_make_writable(const char *path, AqStoreDb **db, aq_err *err)
+{
+    AqStoreDb *now = NULL;
+    gint64 version = 0;
+    if (!sqlite3_db_readonly((*db)->sql, "main"))
+        return 0;
+    int rc = open_once(path, TRUE, &now, &version, err);
+    if (rc < 0)
+        return rc;
+    aq_store_db_close(*db);
+    *db = now;
+    return 0;
+}
+
 /* ---- write ---------------------------------------------------------------------------------- */
 
 static void bind_text(sqlite3_stmt *stmt, int i, const char *text)

@@ -15,6 +15,9 @@ typedef struct AqStoreDb AqStoreDb;
  * deleted, and a new one is made; *ret_said then tells it (for people; else NULL; free it). A file that can only be read is opened so.
  * The file is locked until close. Errors: BUSY (another program has it), AUTH, IO. */
 int aq_store_db_open(const char *path, AqStoreDb **ret, char **ret_said, aq_err *err) AQ_MUST;
+/** A file that was opened to be read only is opened anew when it can be written by now, in the place of *db; else *db stays. Nothing to do
+ * for one that can be written. Errors: as of open. */
+int aq_store_db_make_writable(const char *path, AqStoreDb **db, aq_err *err) AQ_MUST;
 void aq_store_db_close(AqStoreDb *db);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(AqStoreDb, aq_store_db_close)
 

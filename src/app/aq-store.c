@@ -6,7 +6,7 @@
  *   main thread    ◀──answers── "saved", "problem", lists
  *
  * What could not be written stays in `unsaved`, in order, and goes with the next attempt: when something new is put, when asked, and
- * every RETRY_S seconds. */
+ * every RETRY_S seconds. A file that could not be opened, or only to be read, is tried again at the same times. */
 #include "aq-store.h"
 
 #include <glib/gi18n.h>
@@ -183,6 +183,7 @@ typedef struct {
     AqStoreDb *db;
     GPtrArray *unsaved; /* of AqStoreOp, in order */
     GHashTable *place;  /* key of an op -> its index in unsaved + 1 */
+    gboolean stuck;     /* a problem was told and is not over */
 } Work;
 
 static Answer *answer_new(Work *w)
@@ -199,6 +200,7 @@ static void send(Answer *a)
 
 static void send_problem(Work *w, const aq_err *err)
 {
+    w->stuck = err != NULL;
     Answer *a = answer_new(w);
     a->problem_known = TRUE;
     /* Translators: a sentence that says why and what to do */
@@ -220,7 +222,6 @@ static gboolean ensure_open(Work *w)
     Answer *a = answer_new(w);
     a->opened = TRUE;
     a->said = said;
-    a->problem_known = TRUE;
     send(a);
     return TRUE;
 }
@@ -246,7 +247,9 @@ static void write_unsaved(Work *w)
     if (!w->unsaved->len || !ensure_open(w))
         return;
     aq_err err = {0};
-    int rc = aq_store_db_write(w->db, (AqStoreOp *const *)w->unsaved->pdata, w->unsaved->len, &err);
+    int rc = aq_store_db_make_writable(w->self->path, &w->db, &err);
+    if (rc >= 0)
+        rc = aq_store_db_write(w->db, (AqStoreOp *const *)w->unsaved->pdata, w->unsaved->len, &err);
     if (rc == -AQ_E_FORMAT && w->self->path) {
         Answer *a = answer_new(w);
         g_clear_pointer(&w->db, aq_store_db_close);
@@ -262,6 +265,7 @@ static void write_unsaved(Work *w)
         return;
     }
     Answer *a = answer_new(w);
+    w->stuck = FALSE;
     a->problem_known = TRUE;
     a->saved = g_ptr_array_new_with_free_func(g_object_unref);
     for (guint i = 0; i < w->unsaved->len; i++) {
@@ -272,6 +276,16 @@ static void write_unsaved(Work *w)
     send(a);
     g_ptr_array_set_size(w->unsaved, 0);
     g_hash_table_remove_all(w->place);
+}
+
+/* Whatever stands in the way of writing is told at the start, before there is something that could be lost. */
+static void attempt(Work *w)
+{
+    aq_err err = {0};
+    if (w->unsaved->len)
+        write_unsaved(w);
+    else if (w->stuck && ensure_open(w))
+        send_problem(w, aq_store_db_make_writable(w->self->path, &w->db, &err) < 0 ? &err : NULL);
 }
 
 static void read_job(Work *w, Job *job)
@@ -302,14 +316,14 @@ static void read_job(Work *w, Job *job)
 static gpointer work(gpointer user)
 {
     Work w = {.self = user,
+              .stuck = TRUE, /* until it is open */
               .unsaved = g_ptr_array_new_with_free_func((GDestroyNotify)op_free),
               .place = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL)};
     GAsyncQueue *jobs = w.self->jobs;
-    ensure_open(&w);
+    attempt(&w);
     for (gboolean quit = FALSE; !quit;) {
-        gboolean stuck = w.unsaved->len > 0;
-        Job *job = stuck ? g_async_queue_timeout_pop(jobs, RETRY_S * G_USEC_PER_SEC)
-                         : g_async_queue_pop(jobs);
+        Job *job = w.stuck ? g_async_queue_timeout_pop(jobs, RETRY_S * G_USEC_PER_SEC)
+                           : g_async_queue_pop(jobs);
         /* A read sees what was put before it; so writes wait for each other up to the next read. */
         for (; job; job = quit ? NULL : g_async_queue_try_pop(jobs)) {
             if (job->kind == JOB_WRITE) {
@@ -330,7 +344,7 @@ static gpointer work(gpointer user)
             job_free(job);
         }
         if (!quit)
-            write_unsaved(&w);
+            attempt(&w);
     }
     g_ptr_array_unref(w.unsaved);
     g_hash_table_unref(w.place);

@@ -9,12 +9,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import gi
 
 gi.require_version('Atspi', '2.0')
-from gi.repository import Atspi  # noqa: E402
+from gi.repository import Atspi, Gio, GLib  # noqa: E402
 
 HANG_S = int(os.environ.get('AQ_TEST_HANG_S', 120))  # nothing that a test waits for takes a tenth of it
 BUTTON = ('button', 'push button', 'toggle button')
@@ -60,6 +61,11 @@ class Keyboard:
                 break
         self.x.XFree(children)
 
+    def unfocus(self):
+        """No window has the focus, as when another program is used."""
+        self.x.XSetInputFocus(self.display, 0, 0, 0)
+        self.x.XSync(self.display, 0)
+
     def press(self, name):
         self.focus()
         codes = [self.x.XKeysymToKeycode(self.display, self.SYMS.get(k) or ord(k)) for k in name.split('+')]
@@ -77,14 +83,47 @@ def keyboard():
     return Keyboard()
 
 
-class Later:
-    """A note that is made only when a case failed: walking a large page takes a second."""
+class Notifications:
+    """Stands in for the desktop's server of notifications, in a thread of its own."""
 
-    def __init__(self, make):
-        self.make = make
+    XML = '''<node><interface name="org.freedesktop.Notifications">
+      <method name="Notify"><arg type="s" direction="in"/><arg type="u" direction="in"/><arg type="s" direction="in"/><arg type="s" direction="in"/>
+        <arg type="s" direction="in"/><arg type="as" direction="in"/><arg type="a{sv}" direction="in"/><arg type="i" direction="in"/><arg type="u" direction="out"/></method>
+      <method name="CloseNotification"><arg type="u" direction="in"/></method>
+      <method name="GetCapabilities"><arg type="as" direction="out"/></method>
+      <method name="GetServerInformation"><arg type="s" direction="out"/><arg type="s" direction="out"/><arg type="s" direction="out"/><arg type="s" direction="out"/></method>
+      <signal name="ActionInvoked"><arg type="u"/><arg type="s"/></signal></interface></node>'''
+    NAME, PATH = 'org.freedesktop.Notifications', '/org/freedesktop/Notifications'
 
-    def __str__(self):
-        return self.make()
+    def __init__(self):
+        self.shown = []  # (title, text) in order, their number is the place from 1
+        self.ready = threading.Event()
+        threading.Thread(target=self._serve, daemon=True).start()
+        if not self.ready.wait(HANG_S):
+            raise RuntimeError('no server of notifications')
+
+    def _serve(self):
+        context = GLib.MainContext.new()
+        context.push_thread_default()
+        flags = Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION
+        self.bus = Gio.DBusConnection.new_for_address_sync(os.environ['DBUS_SESSION_BUS_ADDRESS'], flags, None, None)
+        self.bus.register_object(self.PATH, Gio.DBusNodeInfo.new_for_xml(self.XML).interfaces[0], self._called, None, None)
+        Gio.bus_own_name_on_connection(self.bus, self.NAME, Gio.BusNameOwnerFlags.REPLACE, lambda *_: self.ready.set(), None)
+        GLib.MainLoop.new(context, False).run()
+
+    def _called(self, _bus, _sender, _path, _interface, method, args, invocation):
+        values, answer = args.unpack(), None
+        if method == 'Notify':
+            self.shown.append((values[3], values[4]))
+            answer = GLib.Variant('(u)', (len(self.shown),))
+        elif method == 'GetCapabilities':
+            answer = GLib.Variant('(as)', (['actions', 'body'],))
+        elif method == 'GetServerInformation':
+            answer = GLib.Variant('(ssss)', ('stand-in', 'tests', '1', '1.2'))
+        invocation.return_value(answer)
+
+    def press(self, number):
+        self.bus.emit_signal(None, self.PATH, self.NAME, 'ActionInvoked', GLib.Variant('(us)', (number, 'default')))
 
 
 class Tap:
@@ -94,10 +133,11 @@ class Tap:
         self.n = self.bad = 0
 
     def ok(self, good, name, notes=''):
+        """notes: told when it failed; or a function that makes them then, as walking a large page takes a second."""
         self.n += 1
         self.bad += not good
         print('%sok %d - %s' % ('' if good else 'not ', self.n, name))
-        for line in str(notes).splitlines()[:60] if not good else []:
+        for line in str(notes() if callable(notes) else notes).splitlines()[:60] if not good else []:
             print('# ' + line)
         sys.stdout.flush()
         return good
@@ -117,7 +157,7 @@ def wait(condition, limit_s=HANG_S):
     while True:
         try:
             value = condition()
-        except (gi.repository.GLib.Error, AttributeError):  # a widget that is not there, or went while it was looked at
+        except (GLib.Error, AttributeError):  # a widget that is not there, or went while it was looked at
             value = None
         if value or time.monotonic() >= end:
             return value
@@ -127,11 +167,11 @@ def wait(condition, limit_s=HANG_S):
 class App:
     """The program under test, started anew."""
 
-    def __init__(self, program, *args, env=None, welcome=False):
+    def __init__(self, program, *args, env=None, welcome=False, under=()):
         if not welcome:
             args += ('--no-welcome',)
         self.log = open(os.path.join(os.environ['HOME'], 'app.log'), 'ab')
-        self.process = subprocess.Popen([program, *args], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+        self.process = subprocess.Popen([*under, program, *args], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env={**os.environ, **(env or {})}, start_new_session=True)
         self.root = wait(self._find_root)
         if not self.root:
@@ -192,23 +232,24 @@ class App:
             if child:
                 yield from self.walk(child, depth + 1)
 
-    def all(self, role, name=None, under=None, showing=True):
-        """Widgets of a role (or one of several), by name: exact, or a function of it."""
+    def each(self, role, name=None, under=None, showing=True):
+        """Widgets of a role (or one of several), by name: exact, or a function of it. In order, looked for as they are asked for."""
         roles = (role,) if isinstance(role, str) else role
-        found = []
         for _, n in self.walk(under):
             try:
                 if n.get_role_name() not in roles or (showing and not n.get_state_set().contains(Atspi.StateType.SHOWING)):
                     continue
-                if name is None or (name(n.get_name()) if callable(name) else n.get_name() == name):
-                    found.append(n)
-            except gi.repository.GLib.Error:
+                found = name is None or (name(n.get_name()) if callable(name) else n.get_name() == name)
+            except GLib.Error:
                 continue
-        return found
+            if found:
+                yield n
+
+    def all(self, role, name=None, under=None, showing=True):
+        return list(self.each(role, name, under, showing))
 
     def one(self, role, name=None, under=None):
-        found = self.all(role, name, under)
-        return found[0] if found else None
+        return next(self.each(role, name, under), None)
 
     def wait_for(self, role, name=None, limit_s=HANG_S):
         found = wait(lambda: self.one(role, name), limit_s)
@@ -253,7 +294,7 @@ class App:
             try:
                 if n.get_state_set().contains(Atspi.StateType.FOCUSED):
                     return n
-            except gi.repository.GLib.Error:
+            except GLib.Error:
                 continue
         return None
 
@@ -297,6 +338,10 @@ class App:
         """The rows of answers, oldest first."""
         return self.all('list item', 'Answer')
 
+    def active(self):
+        """Whether its window has the focus."""
+        return self.root.get_child_at_index(0).get_state_set().contains(Atspi.StateType.ACTIVE)
+
     def inside(self, node):
         """Whether a widget lies in the window's visible part."""
         frame = Atspi.Component.get_extents(self.root.get_child_at_index(0), Atspi.CoordType.WINDOW)
@@ -326,7 +371,7 @@ class App:
             try:
                 showing = n.get_state_set().contains(Atspi.StateType.SHOWING)
                 lines.append('%s%s %r%s' % ('  ' * depth, n.get_role_name(), n.get_name(), '' if showing else ' (not showing)'))
-            except gi.repository.GLib.Error:
+            except GLib.Error:
                 lines.append('  ' * depth + '(gone)')
         return '\n'.join(lines)
 

@@ -91,7 +91,7 @@ def pair(app):
     shown = app.wait_for('label', lambda n: re.fullmatch(r'\d{3} \d{3}', n)).get_name()
     app.click(BUTTON, 'They Match')
     tap.ok(digits and shown.encode() == b' '.join(digits.groups()), 'called: the same digits on both', (shown, digits))
-    tap.ok(p.wait(lan.HANG_S) == 0 and app.wait_for('label', 'Paired with Laptop'), 'paired', driver.Later(app.tree))
+    tap.ok(p.wait(lan.HANG_S) == 0 and app.wait_for('label', 'Paired with Laptop'), 'paired', app.tree)
     wait(lambda: [b for b in app.all(BUTTON, 'Close')][-1].do_action(0))
     app.wait_gone('label', 'Paired with Laptop')
 
@@ -107,22 +107,22 @@ def life():
     tap.ok(app.wait_for(('text', 'entry', 'text box'), 'Name'), 'turned on')
 
     pair(app)
-    tap.ok(wait(lambda: app.one('list item', lambda n: n.startswith('Laptop'))), 'it is in the list', driver.Later(app.tree))
+    tap.ok(wait(lambda: app.one('list item', lambda n: n.startswith('Laptop'))), 'it is in the list', app.tree)
 
     # It serves layers.
     served = node()
     tap.ok(isinstance(served, dict), 'the other PC serves', served)
-    tap.ok(says(app, 'Ready · '), 'and is seen to be ready', driver.Later(app.tree))
-    tap.ok(says(app, 'Layers 0–'), 'what each PC would get is told', driver.Later(app.tree))
+    tap.ok(says(app, 'Ready · '), 'and is seen to be ready', app.tree)
+    tap.ok(says(app, 'Layers 0–'), 'what each PC would get is told', app.tree)
     app.click(BUTTON, 'Start Splitting')
-    tap.ok(says(app, 'Runs over Two PCs'), 'the split runs', driver.Later(app.tree))
+    tap.ok(says(app, 'Runs over Two PCs'), 'the split runs', app.tree)
     app.click(BUTTON, 'Check')
-    tap.ok(says(app, 'The same answer as of this PC alone'), 'checked: the same answer', driver.Later(app.tree))
-    tap.ok(says(app, 'Last minute: '), 'the time of each PC is told', driver.Later(app.tree))
+    tap.ok(says(app, 'The same answer as of this PC alone'), 'checked: the same answer', app.tree)
+    tap.ok(says(app, 'Last minute: '), 'the time of each PC is told', app.tree)
     app.click(BUTTON, 'Chat with This Pool')
     app.wait_for('label', 'Ask Something')
     app.ask(QUESTION)
-    tap.ok(app.answer_text(app.finished(1)) == alone, 'a chat over both has the answer of one PC', driver.Later(app.tree))
+    tap.ok(app.answer_text(app.finished(1)) == alone, 'a chat over both has the answer of one PC', app.tree)
 
     # The command line beside the window is its client.
     p = desktop.popen(CLI, 'chat', '-m', GUIDE, '--pool', '--temp', '0', '-p', QUESTION, '--json', stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -133,36 +133,36 @@ def life():
     p = desktop.popen(CLI, 'pool', 'add', '127.0.0.9', '--json', stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     app.page('Pool')
     tap.ok(p.wait(lan.HANG_S) == 0 and wait(lambda: app.one('list item', lambda n: n.startswith('127.0.0.9'))), 'an address added there is in the list',
-           driver.Later(app.tree))
+           app.tree)
     app.click(BUTTON, 'Forget 127.0.0.9:7710')
 
     # The cable.
     net.cut(laptop, 0)
-    tap.ok(says(app, 'Laptop Is Lost'), 'the cable is cut: that is said', driver.Later(app.tree))
+    tap.ok(says(app, 'Laptop Is Lost'), 'the cable is cut: that is said', app.tree)
     net.mend(laptop, 0)
-    tap.ok(says(app, 'Runs over Two PCs'), 'mended: it goes on by itself', driver.Later(app.tree))
+    tap.ok(says(app, 'Runs over Two PCs'), 'mended: it goes on by itself', app.tree)
     app.page('Chat')
     app.new_chat()
     app.ask(QUESTION)
-    tap.ok(app.answer_text(app.finished(1)) == alone, 'with the same answers', driver.Later(app.tree))
+    tap.ok(app.answer_text(app.finished(1)) == alone, 'with the same answers', app.tree)
     tap.ok(app.close() == 0, 'closing while a model is split ends the program with 0', app.messages())
 
     # The next start.
     app = start()
     app.page('Pool')
-    tap.ok(says(app, 'Runs over Two PCs'), 'at the next start the PC takes its place again, unasked', driver.Later(app.tree))
+    tap.ok(says(app, 'Runs over Two PCs'), 'at the next start the PC takes its place again, unasked', app.tree)
     app.click(BUTTON, 'Stop Splitting')
-    tap.ok(app.wait_for(BUTTON, 'Start Splitting'), 'stopped', driver.Later(app.tree))
+    tap.ok(app.wait_for(BUTTON, 'Start Splitting'), 'stopped', app.tree)
     end(others[-1])
-    tap.ok(says(app, 'nothing answers'), 'its node ended: that is said', driver.Later(app.tree))
+    tap.ok(says(app, 'nothing answers'), 'its node ended: that is said', app.tree)
     permit = cli('pool', 'permit', 'pc1', 'layers', 'off')
     tap.ok(permit.wait(lan.HANG_S) == 0 and isinstance(node(), dict) and says(app, 'Ready · '), 'it is back, and permits less')
     app.click(BUTTON, 'Start Splitting')
     tap.ok(says(app, 'Laptop Does Not Allow It') and says(app, 'may not run layers on this PC') and app.one(BUTTON, 'Try Again'),
-           'what is not permitted is said, with what to do', driver.Later(app.tree))
+           'what is not permitted is said, with what to do', app.tree)
     app.click(BUTTON, 'Remove Laptop From Pool')
     app.click(BUTTON, 'Remove')
-    tap.ok(wait(lambda: app.one('label', 'No Other PC Yet')), 'removed', driver.Later(app.tree))
+    tap.ok(wait(lambda: app.one('label', 'No Other PC Yet')), 'removed', app.tree)
     app.click(BUTTON, 'Off')
     app.wait_for('label', 'Use Several PCs Together')
     tap.ok(wait(lambda: app.sockets() == []), 'off: no socket', app.sockets())
@@ -171,7 +171,7 @@ def life():
 
 def told(app, what, title, text, hint):
     """The row of the split says what is wrong, of whom, and what to do."""
-    tap.ok(says(app, title) and says(app, text) and says(app, hint), '%s: "%s", "… %s …", "%s"' % (what, title, text, hint), driver.Later(app.tree))
+    tap.ok(says(app, title) and says(app, text) and says(app, hint), '%s: "%s", "… %s …", "%s"' % (what, title, text, hint), app.tree)
 
 
 def refused():
@@ -182,7 +182,7 @@ def refused():
     app.wait_for('label', lambda n: n.startswith('CPU ('))
     app.page('Pool')
     app.click(BUTTON, 'Turn On Pool')
-    tap.ok(says(app, 'Read-only file system') and app.one(BUTTON, 'Turn On Pool'), 'a folder that cannot be written: said, and off', driver.Later(app.tree))
+    tap.ok(says(app, 'Read-only file system') and app.one(BUTTON, 'Turn On Pool'), 'a folder that cannot be written: said, and off', app.tree)
     desktop.run('umount', state)
 
     # Another program has this PC's pool.
@@ -190,7 +190,7 @@ def refused():
     others.append(holder)
     until(holder, rb'on port (\d+)\n')
     app.click(BUTTON, 'Turn On Pool')
-    tap.ok(says(app, 'end it first') and says(app, 'process '), 'another program has it: which, and what to do', driver.Later(app.tree))
+    tap.ok(says(app, 'end it first') and says(app, 'process '), 'another program has it: which, and what to do', app.tree)
     end(holder)
     app.click(BUTTON, 'Turn On Pool')
     app.wait_for('label', lambda n: n.startswith('Other PCs of the pool reach it on port 7710'))
@@ -205,7 +205,7 @@ def refused():
     told(app, 'no such file there', 'Laptop Has Another File, or None', 'no copy of this model', 'Copy the very same file')
     shutil.copy(GUIDE, models)
     app.click(BUTTON, 'Try Again')
-    tap.ok(says(app, 'Runs over Two PCs'), 'it was copied there: it runs', driver.Later(app.tree))
+    tap.ok(says(app, 'Runs over Two PCs'), 'it was copied there: it runs', app.tree)
     app.click(BUTTON, 'Stop Splitting')
     app.wait_for(BUTTON, 'Start Splitting')
 
@@ -232,9 +232,9 @@ def refused():
     tap.ok(chat, 'which uses it', said[-1:])
     app.click(BUTTON, 'Start Splitting')
     told(app, 'busy', 'Laptop Is Busy', 'Laptop works for Attic', 'starts by itself when that PC is free')
-    tap.ok(app.wait_for('label', lambda n: n.startswith('Laptop works for Attic · ')), 'its row says so, too', driver.Later(app.tree))
+    tap.ok(app.wait_for('label', lambda n: n.startswith('Laptop works for Attic · ')), 'its row says so, too', app.tree)
     chat.stdin.close()
-    tap.ok(says(app, 'Runs over Two PCs'), 'it is free: the split starts by itself', driver.Later(app.tree))
+    tap.ok(says(app, 'Runs over Two PCs'), 'it is free: the split starts by itself', app.tree)
     app.click(BUTTON, 'Stop Splitting')
     app.wait_for(BUTTON, 'Start Splitting')
 
@@ -244,7 +244,7 @@ def refused():
     says(app, 'nothing answers')
     app.click(BUTTON, 'Start Splitting')
     told(app, 'off', 'Laptop Does Not Answer', 'nothing answers at', 'It starts by itself when that PC is there')
-    tap.ok(isinstance(node(), dict) and says(app, 'Runs over Two PCs'), 'it is back: the split starts by itself', driver.Later(app.tree))
+    tap.ok(isinstance(node(), dict) and says(app, 'Runs over Two PCs'), 'it is back: the split starts by itself', app.tree)
     app.click(BUTTON, 'Stop Splitting')
     app.wait_for(BUTTON, 'Start Splitting')
     end(others[-1])
@@ -253,7 +253,7 @@ def refused():
     later = laptop.popen(LATER, AT[1], '7710', stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     others.append(later)
     tap.ok(later.stdout.readline() == b'ready\n' and app.wait_for('label', lambda n: n.startswith('Laptop: ') and 'version 2.0' in n),
-           'it has a later version: its row says so', driver.Later(app.tree))
+           'it has a later version: its row says so', app.tree)
     app.click(BUTTON, 'Start Splitting')
     told(app, 'another version', 'Laptop Has Another Version', 'version 2.0', 'Update Aquifer on the older PC')
     later.stdin.close()

@@ -82,6 +82,37 @@ static void test_markdown(void)
     assert_places("needle", s->str, FALSE, last);
 }
 
+/* A long text is gone through in parts, each of which is short; the places are those of the whole. */
+static void test_parts(void)
+{
+    g_autoptr(AqFind) find = aq_find_new("needle");
+    for (guint plain = 0; plain < 2; plain++) {
+        g_autoptr(GString) s = g_string_new(NULL);
+        g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(AqFindPlace)),
+                          list = g_array_new(FALSE, FALSE, sizeof(AqFindPlace));
+        for (guint i = 0; i < 400; i++)
+            g_string_append_printf(s, "%s paragraph of words that go on and on and on, %u.%s",
+                                   i % 7 ? "A" : "needle", i, i % 5 ? "\n\n" : "\n");
+        AqFindAt at = {0};
+        gsize before = 0;
+        guint n = 1;
+        for (; aq_find_part(find, s->str, s->len, plain, 1000, &at, list); n++, before = at.at)
+            g_assert_cmpuint(at.at - before, <=, 4 * AQ_MD_PART_BYTES);
+        aq_find_at_clear(&at);
+        g_assert_cmpuint(n, >, plain ? 10 : 1);
+        aq_find_places(find, s->str, s->len, plain, 1000, all);
+        g_assert_cmpuint(list->len, ==, (400 + 6) / 7);
+        g_assert_cmpmem(list->data, list->len * sizeof(AqFindPlace), all->data,
+                        all->len * sizeof(AqFindPlace));
+        /* The blocks are those that the text is shown as. */
+        g_autoptr(GPtrArray) blocks = aq_md_plain(s->str, s->len);
+        for (guint i = 0; plain && i < list->len; i++) {
+            const AqMdBlock *b = blocks->pdata[g_array_index(list, AqFindPlace, i).block];
+            g_assert_nonnull(strstr(b->text, "needle"));
+        }
+    }
+}
+
 static void test_unmark(void)
 {
     g_autofree char *text =
@@ -96,6 +127,7 @@ int main(int argc, char **argv)
     g_test_add_func("/find/text", test_text);
     g_test_add_func("/find/bytes", test_bytes);
     g_test_add_func("/find/markdown", test_markdown);
+    g_test_add_func("/find/parts", test_parts);
     g_test_add_func("/find/unmark", test_unmark);
     return g_test_run();
 }

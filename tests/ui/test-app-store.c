@@ -668,6 +668,61 @@ static void test_retry(void)
     g_free(seen.problem);
 }
 
+/* In a child, as an ordinary user: 0 = as expected. */
+static int permission_given_back(const char *path, const char *dir)
+{
+    AqChatStore *store = aq_chat_store_new(path);
+    Seen seen = {.loop = g_main_loop_new(NULL, FALSE)};
+    g_autoptr(GObject) owner = g_object_new(AQ_TYPE_MESSAGE, NULL);
+    g_signal_connect_swapped(store, "saved", G_CALLBACK(on_saved), &seen);
+    g_signal_connect_swapped(store, "problem", G_CALLBACK(on_problem), &seen);
+    g_main_loop_run(seen.loop); /* nothing was put yet */
+    if (!seen.problem || !strstr(seen.problem, "look at its permissions"))
+        return 2;
+    AqStoreChat c = {.id = 5, .title = (char *)"b"};
+    AqStoreMessage m = {.id = 6, .chat = 5, .text = (char *)"kept"};
+    aq_chat_store_put_chat(store, &c);
+    aq_chat_store_put_message(store, &m, owner);
+    if (chmod(dir, 0700) != 0 || chmod(path, 0600) != 0)
+        return 3;
+    aq_chat_store_retry(store);
+    g_main_loop_run(seen.loop);
+    if (seen.n_saved != 1 || seen.problem)
+        return 4;
+    close_store(store);
+    return 0;
+}
+
+/* A file that could only be read is written when its permissions allow it. */
+static void test_permission(void)
+{
+    g_autofree char *path = new_path(), *dir = g_path_get_dirname(path),
+                    *top = g_path_get_dirname(dir);
+    AqStoreDb *db = open_db(path, NULL);
+    put_chat(db, 1, "a", 1, FALSE);
+    aq_store_db_close(db);
+    if (getuid() == 0) {
+        g_assert_cmpint(chown(top, 65534, 65534), ==, 0);
+        g_assert_cmpint(chown(dir, 65534, 65534), ==, 0);
+        g_assert_cmpint(chown(path, 65534, 65534), ==, 0);
+    }
+    g_assert_cmpint(chmod(path, 0400), ==, 0);
+    g_assert_cmpint(chmod(dir, 0500), ==, 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(getuid() == 0 && setresuid(65534, 65534, 65534) != 0
+                  ? 9
+                  : permission_given_back(path, dir));
+    int status = -1;
+    g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+    g_assert_cmpint(status, ==, 0);
+    db = open_db(path, NULL);
+    g_autoptr(GPtrArray) list = messages(db, 5);
+    g_assert_cmpuint(list->len, ==, 1);
+    g_assert_cmpuint(n_chats(db), ==, 2);
+    aq_store_db_close(db);
+}
+
 static void on_list(GPtrArray *list, GObject *user)
 {
     Seen *seen = g_object_get_data(user, "seen");
@@ -843,6 +898,7 @@ int main(int argc, char **argv)
     g_test_add_func("/store/step-fails", test_step_fails);
     g_test_add_func("/store/step-killed", test_step_killed);
     g_test_add_func("/store/retry", test_retry);
+    g_test_add_func("/store/permission", test_permission);
     g_test_add_func("/store/order", test_order);
     g_test_add_func("/store/killed", test_killed);
     return g_test_run();

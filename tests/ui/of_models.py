@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models: opened, loaded, refused; a real one."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import driver
+from driver import BUTTON, Atspi, wait
+from scene import DEVICE, GATE, GUIDE, HOME, MODELS, PROGRAM, QUESTION, REAL, cancel, damaged, start, start_ready, tap
+
+
+def models():
+    """Opening a model by the command line and by the Models page, with its facts."""
+    shutil.copy(GUIDE, os.path.join(MODELS, 'copy.gguf'))
+    app = start_ready(os.path.join(MODELS, 'copy.gguf'))
+    app.page('Models')
+    rows = wait(lambda: len(app.all('label', 'Aquifer Guide')) >= 3 and app.all('label', lambda n: n.startswith('qwen3moe · ')))
+    tap.ok(rows and len(rows) == 2, 'the guide model and its copy are listed', app.tree)
+    tap.ok(rows and 'Q8_0' in rows[0].get_name() and 'MB' in rows[0].get_name() and 'context' in rows[0].get_name(),
+           'a row tells architecture, size, quantisation, context', rows and rows[0].get_name())
+    tap.ok(len(app.all('label', 'In Use')) == 1, 'one of them is in use', app.tree)
+    app.click(BUTTON, 'Load “Aquifer Guide”')
+    # The other row's button appears when this one is the model in use.
+    tap.ok(wait(lambda: len(app.all('label', 'In Use')) == 1 and app.one(BUTTON, 'Load “Aquifer Guide”')), 'Load makes it the model in use', app.tree)
+    # A name that is no UTF-8, handed to the window that is there.
+    odd = os.path.join(os.fsencode(MODELS), b'caf\xe9.gguf')
+    shutil.copy(GUIDE, odd)
+    code = subprocess.run([PROGRAM, odd], stdin=subprocess.DEVNULL, check=False, timeout=driver.HANG_S).returncode
+    tap.ok(code == 0 and wait(lambda: [r for r in app.all('list item', 'Aquifer Guide')[2:] if app.one('label', 'In Use', r)]),
+           'a file whose name is not UTF-8 is opened', app.tree)
+    if not os.environ.get('AQ_SANITIZE'):  # see keys()
+        app.click(BUTTON, 'Open From Disk…')
+        tap.ok(wait(lambda: app.root.get_child_count() == 2), 'Open From Disk asks for a file', app.tree)
+        tap.ok(cancel(app), 'which can be cancelled', app.tree)
+    app.page('Chat')
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'it answers')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def loading():
+    """The load is seen in bytes and can be cancelled; the earlier model answers meanwhile."""
+    gate = os.path.join(HOME, 'gate')
+    shutil.copy(GUIDE, os.path.join(MODELS, 'other.gguf'))
+    open(gate, 'w', encoding='ascii').close()
+    app = start(env={'LD_PRELOAD': GATE, 'AQ_TEST_GATE': gate})
+    progress = re.compile(r'^Loading (\S+): [\d.]+.[kM]B of 10\.\d.MB$').match
+    said = wait(lambda: app.one('label', progress).get_name())
+    tap.ok(said and progress(said).group(1) == 'guide', 'bytes read and bytes in all', said or app.tree)
+    tap.ok(app.one('label', 'No model is loaded') and app.one('progress bar', 'Loading the model'), 'with a bar', app.tree)
+    app.click(BUTTON, 'Cancel')
+    app.wait_gone('progress bar', 'Loading the model')
+    tap.ok(app.one('label', 'No model is loaded'), 'Cancel ends it', app.tree)
+
+    os.unlink(gate)
+    app.page('Models')
+    app.wait_for(BUTTON, 'Load “Aquifer Guide”').do_action(0)
+    app.wait_for('label', DEVICE)
+    open(gate, 'w', encoding='ascii').close()
+    app.click(BUTTON, 'Load “Aquifer Guide”')  # the other one
+    app.wait_for('label', progress)
+    app.page('Chat')
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'the earlier model answers while another is loaded', app.tree)
+    tap.ok(app.one('label', progress), 'which still goes on')
+    app.click(BUTTON, 'Close')
+    os.unlink(gate)
+    tap.ok(app.ended() == 0, 'closing while a model is loaded ends the program with 0', app.messages())
+
+
+def errors():
+    """Damaged files: the reason is on screen, and the earlier model still answers."""
+    app = start_ready()
+    for name, data in damaged():
+        path = os.path.join(HOME, name)
+        with open(path, 'wb') as f:
+            f.write(data)
+        # A second start hands the file to the window that is there.
+        code = subprocess.run([PROGRAM, path], stdin=subprocess.DEVNULL, check=False, timeout=driver.HANG_S).returncode
+        label = app.wait_for('label', lambda n, f=name: f in n)
+        tap.ok(code == 0 and 'could not be loaded: ' in label.get_name() and len(label.get_name()) > 60,
+               'the window says what is wrong with ' + name, label.get_name())
+        tap.ok(app.wait_for(BUTTON, 'Open Another…') and app.one('label', DEVICE), 'and offers another; the earlier model is still there')
+        print('# ' + label.get_name())
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)), 'the earlier model answers', app.tree)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    app = start(os.path.join(HOME, 'gone.gguf'))
+    tap.ok(app.wait_for('label', lambda n: 'could not be loaded' in n and 'gone.gguf' in n), 'a file that is not there is said', app.tree)
+    tap.ok(app.one('label', 'No model is loaded'), 'and that no model is loaded')
+    app.write('Hello')
+    send = app.one(BUTTON, 'Send')
+    tap.ok(send and not send.get_state_set().contains(Atspi.StateType.SENSITIVE), 'nothing can be sent without a model')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def real():
+    """A real model answers with the very words of its reference."""
+    cases = [('Tell me the capital of France.', 'The capital of France is Paris.'),
+             ('What is the capital of Japan?', 'The capital of Japan is Tokyo.'),
+             ('How many days are in a week?', 'A week is approximately 7 days.'),
+             ('List the eight planets of the solar system in order, one per line, starting with the one closest to the Sun.',
+              'The eight planets of the solar system are: Mercury, Venus, Earth, Mars, Jupiter, Saturn, Uranus, and Neptune.')]
+    if not os.path.exists(REAL):
+        tap.skip('SmolLM2 in the window', os.environ.get('AQ_MODEL_WHY') or 'SmolLM2 is not there: ./dev model fetches it')
+        return
+    app = start_ready(REAL)
+    for n, (question, answer) in enumerate(cases):
+        if n:
+            app.new_chat()
+        app.ask(question)
+        said = app.answer_text(app.finished(1))
+        tap.ok(said == answer, question, said)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())

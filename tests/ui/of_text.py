@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in a chat: Markdown, files, search."""
+
+import os
+import re
+
+import driver
+from driver import BUTTON, Atspi, wait
+from scene import HOME, QUESTION, UNFOLD, attach, start_ready, stored, tap, tokens
+
+
+MARKDOWN = """# Rivers
+
+The **Nile** is [long](https://example.org/nile), see [this](javascript:alert(1)).
+
+| Name | km |
+|------|---:|
+| Nile | 6650 |
+
+1. one
+   - two
+
+```python
+def river():
+    return "Nile"
+```
+"""
+
+
+def markdown():
+    """What Markdown becomes, and answers that are meant to break the window."""
+    app = start_ready('--chats', stored('What?', MARKDOWN))
+    app.choose_chat(1)
+    row = app.finished(1)
+    tap.ok(wait(lambda: app.one('heading', 'Rivers', row)), 'a heading', app.tree)
+    tap.ok(app.one('label', '6650', row) and app.one('label', 'Name', row), 'a table', app.texts(row))
+    tap.ok(app.one('label', '1.', row) and app.one('label', '◦', row), 'lists', app.texts(row))
+    code = wait(lambda: app.one(('text', 'text box', 'entry'), 'Code', row))
+    tap.ok(code and driver.read(code) == 'def river():\n    return "Nile"' and app.one('label', 'Python', row), 'code with its language', code and driver.read(code))
+    tap.ok(any('this (javascript:alert(1))' in t for t in app.texts(row)), 'an odd link is text', app.texts(row))
+    tap.ok(all(app.one(BUTTON, n, row) for n in ('Copy Code', 'Save Code…', 'Wrap Lines')), 'code can be copied, saved and wrapped', app.tree)
+    app.press(app.one(BUTTON, 'Wrap Lines', row))
+    tap.ok(app.one('label', 'The Nile is long, see this (javascript:alert(1)).', row), 'emphasis and links leave their words', app.texts(row))
+    tap.ok(not any('Step by step' in t for t in app.texts(row)), 'thinking is folded')
+    thinking = wait(lambda: app.one(BUTTON + ('expander', 'toggle button', 'button'), 'Thinking', row))
+    thinking.do_action(0)
+    tap.ok(wait(lambda: any('Step by step' in t for t in app.texts(row))), 'and comes out', app.tree)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    hostile = ['x' * 1000000, '> ' * 10000 + 'deep', '```\n' + 'y = 1\n' * 20000, '|c' * 10000 + '|\n' + '|-' * 10000 + '|\n|1|2|\n', '- a\n' * 5000, '*a **' * 3000,
+               '\x01\x1b[31m\u202e&amp;<b>x</b> `&amp;` [a](file:///etc/passwd) [b](data:text/html,x) <https://example.org/?a=1&b=2>']
+    app = start_ready('--chats', stored(*[t for h in hostile for t in ('What?', h)]))
+    app.choose_chat(1)
+    tap.ok(wait(lambda: app.answers()), 'the chat of hostile answers opens')
+    tap.ok(app.wait_for(BUTTON, 'Show More of This Message'), 'a very long one is shown in part')
+    app.page('Models')
+    app.page('Chat')
+    last = app.answers()[-1]
+    tap.ok(wait(lambda: any('&<b>x</b> &amp; a (file:///etc/passwd) b (data:text/html,x)' in t for t in app.texts(last))), 'markup and odd links are shown as text', app.texts(last))
+    app.ask(QUESTION)
+    tap.ok(app.wait_for('label', lambda n: n.startswith('Not answered: ')), 'and the window goes on working')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def attached():
+    """Files: pasted, chosen, refused in words, sent, kept with the draft, in versions and at the next start."""
+    notes, binary, latin = (os.path.join(HOME, n) for n in ('notes.txt', 'data.bin', 'latin.txt'))
+    for path, data in ((notes, b'The tap is blue.\n'), (binary, b'\x7fELF\0\1'), (latin, b'caf\xe9')):
+        with open(path, 'wb') as f:
+            f.write(data)
+    app = start_ready('--chats', stored('Read this.', 'Long.', files=[('long.txt', 'one two three four ' * 550000)]))
+    app.wait_for('list item', 'Given')
+    app.choose_chat(1)
+    question = app.wait_for('list item', 'Question')
+    app.press(wait(lambda: app.one(UNFOLD, lambda n: n.startswith('long.txt · 10.'), question)))
+    tap.ok(wait(lambda: app.one('label', lambda n: re.match(r'… and 10\..+ more$', n), question)), 'a long file is shown in part', app.tree)
+    app.press(app.one(BUTTON, 'Copy File', question))
+    app.new_chat()
+    app.click(BUTTON, 'New Chat')  # the focus is in the field
+    app.key('Control+v')
+    remove = app.wait_for(BUTTON, 'Remove “Pasted Text 1.txt”')
+    tap.ok(driver.read(app.entry()) == '' and app.wait_for('label', 'The text is long, so it was attached as a file.'), 'a paste of 10 MB becomes a file', app.tree)
+    fact = app.wait_for('label', lambda n: 'more than the context of' in n).get_name()
+    tap.ok(re.match(r'10\.\d.MB · [\d,.]+ tokens: more than the context of [\d,.]+$', fact), 'with its size and tokens', fact)
+    app.write('What is this?')
+    send = app.one(BUTTON, 'Send')
+    tap.ok(not send.get_state_set().contains(Atspi.StateType.SENSITIVE), 'what is larger than the context cannot be sent')
+    app.press(remove)
+    app.wait_gone(BUTTON, 'Remove “Pasted Text 1.txt”')
+    tap.ok(wait(lambda: send.get_state_set().contains(Atspi.StateType.SENSITIVE)), 'its button removes it')
+    for path, words in ((binary, 'is not a text file'), (latin, 'is not text in UTF-8 (byte 3)')):
+        attach(app, path)
+        tap.ok(app.wait_for('label', lambda n, w=words: w in n), 'refused in words: ' + words, app.tree)
+    attach(app, notes)
+    tap.ok(app.wait_for('label', lambda n: re.match(r'17 bytes · \d+ tokens$', n)), 'a file is chosen', app.tree)
+    app.write('What colour is the tap?')
+    wait(lambda: tokens(app)[0] > 20)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    app = start_ready('--chats', os.path.join(HOME, 'given.sqlite'))
+    app.wait_for('list item', 'Given')
+    app.choose_chat(1)  # the newest but the empty one
+    tap.ok(app.wait_for(BUTTON, 'Remove “notes.txt”') and driver.read(app.entry()) == 'What colour is the tap?', 'the draft is there with its file at the next start', app.tree)
+    before = wait(lambda: tokens(app)[0])
+    app.click(BUTTON, 'Send')
+    app.finished(1)
+    tap.ok(not app.one(BUTTON, 'Remove “notes.txt”'), 'it is sent with the question')
+    question = app.all('list item', 'Question')[0]
+    app.press(app.one(UNFOLD, 'notes.txt · 17 bytes', question))
+    shown = wait(lambda: app.one(('text', 'text box', 'entry'), 'notes.txt', question))
+    tap.ok(shown and driver.read(shown) == 'The tap is blue.\n', 'unfolded it shows its text', app.tree)
+    app.press(app.one(BUTTON, 'Edit and Ask Anew', question))
+    Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Edit the question'), 'And the tap?')
+    app.click(BUTTON, 'Ask Anew')
+    tap.ok(app.wait_for('label', 'And the tap?') and app.one(UNFOLD, 'notes.txt · 17 bytes'), 'the edited question has it too', app.tree)
+    app.finished(1)
+    tap.ok(tokens(app)[0] > before - 10, 'and the model read it', (before, tokens(app)))
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def find():
+    """Search in one chat: in text, code, tables, folded thinking, and in messages that have no row yet."""
+    texts = []
+    for i in range(21):
+        texts += ['Question %d?' % i, 'The **Nile** is a river, number %d.' % i]
+    texts[1] = MARKDOWN
+    app = start_ready('--chats', stored(*texts))
+    app.choose_chat(1)
+    app.wait_for('label', 'The Nile is a river, number 20.')
+    app.key('Control+f')
+    entry = app.wait_for(('text', 'entry', 'text box'), 'Search this chat')
+    Atspi.EditableText.set_text_contents(entry, 'NILE is A river')
+    count = app.wait_for('label', '20 of 20')  # kept: a walk through all messages takes a while
+
+    def counts(text):
+        return wait(lambda: count.get_name() == text)
+
+    def look_for(text, told):
+        Atspi.EditableText.set_text_contents(entry, text)
+        return tap.ok(counts(told), '“%s” is there: %s' % (text, told), count.get_name())
+
+    def inside(name):
+        node = app.wait_for('label', name)
+        return wait(lambda: app.inside(node))
+
+    tap.ok(inside('The Nile is a river, number 20.'), 'the newest place is in view', app.tree)
+    app.key('Return')
+    tap.ok(counts('1 of 20') and inside('The Nile is a river, number 1.'), 'Enter goes on to the first one, which had no row', app.tree)
+    app.key('Shift+Return')
+    tap.ok(counts('20 of 20'), 'Shift+Enter goes back', count.get_name())
+    look_for('return "nile"', '1 of 1')
+    code = app.wait_for(('text', 'text box', 'entry'), 'Code')
+    tap.ok(wait(lambda: app.inside(code)), 'a place in code', app.tree)
+    look_for('6650', '1 of 1')
+    tap.ok(inside('6650'), 'in a table', app.tree)
+    look_for('step BY step', '1 of 1')
+    tap.ok(inside('Step by step.'), 'in thinking, which comes out', app.tree)
+    look_for('plugh', 'Not found')
+    app.key('Escape')
+    app.wait_gone(('text', 'entry', 'text box'), 'Search this chat')
+    tap.ok(wait(lambda: app.entry().get_state_set().contains(Atspi.StateType.FOCUSED)), 'Escape ends it, and the field to write in has the focus', app.tree)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the app's own widgets tell assistive technology: roles, names, descriptions, states. Run with GTK_A11Y=test, which keeps what a
+ * widget says where it can be asked for; nothing is drawn. */
+#include <adwaita.h>
+#include <gtksourceview/gtksource.h>
+#include <string.h>
+
+#include "aq-chat-row.h"
+#include "aq-code-block.h"
+#include "aq-composer.h"
+#include "aq-context-meter.h"
+#include "aq-file-chip.h"
+#include "aq-file-row.h"
+#include "aq-find-bar.h"
+#include "aq-layer-bar.h"
+#include "aq-markdown-view.h"
+#include "aq-message-row.h"
+#include "aq-preset-menu.h"
+#include "aq-settings-dialog.h"
+#include "aq-welcome.h"
+
+/* ---- looking for widgets -------------------------------------------------------------------- */
+
+static gboolean has_name(GtkWidget *w, const char *name)
+{
+    g_autofree char *differs =
+        gtk_test_accessible_check_property(GTK_ACCESSIBLE(w), GTK_ACCESSIBLE_PROPERTY_LABEL, name);
+    return !differs;
+}
+
+static gboolean has_description(GtkWidget *w, const char *text)
+{
+    g_autofree char *differs = gtk_test_accessible_check_property(
+        GTK_ACCESSIBLE(w), GTK_ACCESSIBLE_PROPERTY_DESCRIPTION, text);
+    return !differs;
+}
+
+/* The first of a type, in the order of the tree; name NULL: any. */
+static GtkWidget *find(GtkWidget *in, GType type, const char *name)
+{
+    if (G_TYPE_CHECK_INSTANCE_TYPE(in, type) && (!name || has_name(in, name)))
+        return in;
+    for (GtkWidget *c = gtk_widget_get_first_child(in); c; c = gtk_widget_get_next_sibling(c)) {
+        GtkWidget *w = find(c, type, name);
+        if (w)
+            return w;
+    }
+    return NULL;
+}
+
+static GtkWidget *need(GtkWidget *in, GType type, const char *name)
+{
+    GtkWidget *w = find(in, type, name);
+    if (!w)
+        g_error("no %s named \"%s\" in %s", g_type_name(type), name ? name : "",
+                G_OBJECT_TYPE_NAME(in));
+    return w;
+}
+
+static gboolean is_named(GtkWidget *w)
+{
+    return gtk_test_accessible_has_property(GTK_ACCESSIBLE(w), GTK_ACCESSIBLE_PROPERTY_LABEL) ||
+           gtk_test_accessible_has_relation(GTK_ACCESSIBLE(w), GTK_ACCESSIBLE_RELATION_LABELLED_BY);
+}
+
+/* Whatever can be pressed or written in has a name. */
+static guint assert_named(GtkWidget *in)
+{
+    guint n = 0;
+    gboolean menu = GTK_IS_MENU_BUTTON(in);
+    /* GTK's own button of a search bar, which is never shown. */
+    if (GTK_IS_CENTER_BOX(gtk_widget_get_parent(in)) && !gtk_widget_get_visible(in))
+        return 0;
+    if (menu || GTK_IS_BUTTON(in) || GTK_IS_TEXT_VIEW(in) || GTK_IS_SPIN_BUTTON(in) ||
+        GTK_IS_SWITCH(in) || GTK_IS_ENTRY(in) || GTK_IS_SEARCH_ENTRY(in)) {
+        n++;
+        if (!is_named(in) && !(menu && gtk_menu_button_get_label(GTK_MENU_BUTTON(in))))
+            g_error("%s in %s has no name", G_OBJECT_TYPE_NAME(in),
+                    G_OBJECT_TYPE_NAME(gtk_widget_get_parent(in)));
+        if (!GTK_IS_BUTTON(in))
+            return n;
+    }
+    for (GtkWidget *c = gtk_widget_get_first_child(in); c; c = gtk_widget_get_next_sibling(c))
+        n += assert_named(c);
+    return n;
+}
+
+#define assert_role(w, role) \
+    g_assert_true(gtk_test_accessible_has_role(GTK_ACCESSIBLE(w), GTK_ACCESSIBLE_ROLE_##role))
+
+/* A widget outside a window is kept by its caller alone. */
+static GtkWidget *keep(gpointer widget)
+{
+    return g_object_ref_sink(widget);
+}
+
+static void settle(void)
+{
+    while (g_main_context_iteration(NULL, FALSE)) {
+    }
+}
+
+static AqChat *chat_new(AqEngineHost *host)
+{
+    return aq_chat_new(host, NULL);
+}
+
+/* ---- the widgets ---------------------------------------------------------------------------- */
+
+static void test_composer(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChat) chat = chat_new(host);
+    GtkWidget *composer = keep(g_object_new(AQ_TYPE_COMPOSER, NULL));
+    aq_composer_set_chat(AQ_COMPOSER(composer), chat);
+    GtkWidget *entry = need(composer, GTK_TYPE_TEXT_VIEW, "Message");
+    assert_role(entry, TEXT_BOX);
+    g_assert_true(has_description(entry, "Enter sends, Shift+Enter starts a new line"));
+    g_assert_cmpuint(assert_named(composer), >=, 5);
+    GtkWidget *send = need(composer, GTK_TYPE_BUTTON, "Send"),
+              *stop = need(composer, GTK_TYPE_BUTTON, "Stop");
+    g_assert_true(gtk_widget_get_visible(send) && !gtk_widget_get_visible(stop));
+    aq_composer_show_busy(AQ_COMPOSER(composer), TRUE, "Send");
+    g_assert_true(!gtk_widget_get_visible(send) && gtk_widget_get_visible(stop));
+
+    GtkWidget *chips = need(composer, ADW_TYPE_WRAP_BOX, "Attached Files");
+    assert_role(chips, GROUP);
+    g_assert_false(gtk_widget_get_visible(chips));
+    g_autoptr(AqFile) file = aq_file_check("a.txt", "one two", 7, NULL);
+    g_assert_true(aq_chat_add_draft_file(chat, file));
+    g_assert_true(gtk_widget_get_visible(chips));
+    GtkWidget *chip = need(chips, AQ_TYPE_FILE_CHIP, "a.txt");
+    assert_role(chip, GROUP);
+    g_assert_true(has_description(chip, "7 bytes"));
+    GtkWidget *remove = need(chip, GTK_TYPE_BUTTON, "Remove “a.txt”");
+    g_signal_emit_by_name(remove, "clicked");
+    g_assert_false(gtk_widget_get_visible(chips));
+
+    /* What cannot be attached is said where it can be hidden again. */
+    g_autofree char *long_text = g_strnfill(AQ_COMPOSER_PASTE_BYTES + 1, 'x');
+    aq_composer_insert(AQ_COMPOSER(composer), long_text);
+    need(chips, AQ_TYPE_FILE_CHIP, "Pasted Text 1.txt");
+    GtkWidget *hide = need(composer, GTK_TYPE_BUTTON, "Hide This Message");
+    g_assert_true(gtk_widget_get_visible(gtk_widget_get_parent(hide)));
+    g_signal_emit_by_name(hide, "clicked");
+    g_assert_false(gtk_widget_get_visible(gtk_widget_get_parent(hide)));
+    g_object_unref(composer);
+}
+
+static void test_message_row(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChat) chat = chat_new(host);
+    g_autoptr(AqMessage) question = aq_message_new(AQ_MESSAGE_USER, "Which?"),
+                         answer = aq_message_new(AQ_MESSAGE_ASSISTANT, NULL);
+    GtkWidget *row = keep(aq_message_row_new(chat, question));
+    assert_role(row, LIST_ITEM);
+    g_assert_true(has_name(row, "Question"));
+    g_assert_cmpuint(assert_named(row), >=, 8);
+    need(row, GTK_TYPE_TEXT_VIEW, "Edit the question");
+    g_object_unref(row);
+
+    row = keep(aq_message_row_new(chat, answer));
+    g_assert_true(has_name(row, "Answer"));
+    for (guint i = 0; i < 6; i++) {
+        static const char *const names[] = {"Copy Text",       "Ask Again",     "Delete From Here",
+                                            "Earlier Version", "Later Version", "Error"};
+        need(row, i < 5 ? GTK_TYPE_BUTTON : GTK_TYPE_IMAGE, names[i]);
+    }
+    g_object_unref(row);
+}
+
+static void test_markdown(void)
+{
+    static const char text[] =
+        "# Rivers\n\nText\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```c\nx\n```\n";
+    GtkWidget *view = keep(g_object_new(AQ_TYPE_MARKDOWN_VIEW, NULL));
+    while (!aq_markdown_view_update(AQ_MARKDOWN_VIEW(view), text, sizeof text - 1, FALSE)) {
+    }
+    GtkWidget *heading = need(view, GTK_TYPE_LABEL, NULL);
+    g_assert_cmpstr(gtk_label_get_text(GTK_LABEL(heading)), ==, "Rivers");
+    assert_role(heading, HEADING);
+    need(view, GTK_TYPE_SCROLLED_WINDOW, "Table");
+    GtkWidget *code = need(view, AQ_TYPE_CODE_BLOCK, NULL);
+    assert_role(need(code, GTK_TYPE_TEXT_VIEW, "Code"), TEXT_BOX);
+    g_assert_cmpuint(assert_named(code), ==, 4);
+    GtkWidget *wrap = need(code, GTK_TYPE_TOGGLE_BUTTON, "Wrap Lines");
+    gtk_toggle_button_set_active(GTK_TOGGLE_BUTTON(wrap), TRUE);
+    gtk_test_accessible_assert_state(wrap, GTK_ACCESSIBLE_STATE_PRESSED,
+                                     GTK_ACCESSIBLE_TRISTATE_TRUE);
+    g_object_unref(view);
+}
+
+static void test_chat_row(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChat) chat = chat_new(host);
+    aq_chat_set_title(chat, "Tides");
+    GtkWidget *row = keep(aq_chat_row_new(chat));
+    assert_role(row, LIST_ITEM);
+    g_assert_true(has_name(row, "Tides"));
+    need(row, GTK_TYPE_MENU_BUTTON, "Menu of “Tides”");
+    aq_chat_set_title(chat, "Ebb");
+    g_assert_true(has_name(row, "Ebb"));
+    need(row, GTK_TYPE_MENU_BUTTON, "Menu of “Ebb”");
+    g_assert_true(has_description(row, ""));
+    aq_chat_set_unread(chat, TRUE);
+    g_assert_true(has_description(row, "A new answer"));
+    aq_chat_set_unread(chat, FALSE);
+    g_assert_true(has_description(row, ""));
+    g_object_unref(row);
+}
+
+static void test_find_bar(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChat) chat = chat_new(host);
+    GtkWidget *bar = keep(g_object_new(AQ_TYPE_FIND_BAR, NULL));
+    aq_find_bar_set_chat(AQ_FIND_BAR(bar), chat);
+    GtkWidget *entry = need(bar, GTK_TYPE_SEARCH_ENTRY, "Search this chat");
+    assert_role(entry, SEARCH_BOX);
+    g_assert_cmpuint(assert_named(bar), >=, 4);
+    aq_find_bar_open(AQ_FIND_BAR(bar), "river", 0);
+    settle();
+    GtkWidget *next = need(bar, GTK_TYPE_BUTTON, "Next Place");
+    gtk_test_accessible_assert_state(next, GTK_ACCESSIBLE_STATE_DISABLED, TRUE);
+    g_object_unref(bar);
+}
+
+static void test_layer_bar(void)
+{
+    GtkWidget *bar = keep(g_object_new(AQ_TYPE_LAYER_BAR, NULL));
+    assert_role(bar, GROUP);
+    aq_layer_bar_set_part(AQ_LAYER_BAR(bar), 0, 0.5, "12 layers", "This PC: 12 layers");
+    GtkWidget *part = need(bar, GTK_TYPE_LABEL, NULL);
+    assert_role(part, LABEL);
+    g_assert_cmpstr(gtk_label_get_text(GTK_LABEL(part)), ==, "12 layers");
+    g_assert_true(gtk_widget_get_visible(part));
+    aq_layer_bar_set_part(AQ_LAYER_BAR(bar), 0, 0, "", NULL);
+    g_assert_false(gtk_widget_get_visible(part));
+    g_object_unref(bar);
+}
+
+static void test_context_meter(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChat) chat = chat_new(host);
+    GtkWidget *meter = keep(g_object_new(AQ_TYPE_CONTEXT_METER, NULL));
+    aq_context_meter_set_chat(AQ_CONTEXT_METER(meter), chat);
+    g_assert_cmpuint(assert_named(meter), ==, 3);
+    for (GtkWidget *c = gtk_widget_get_first_child(need(meter, GTK_TYPE_BOX, NULL)); c;
+         c = gtk_widget_get_next_sibling(c))
+        g_assert_false(gtk_widget_get_visible(c)); /* nothing is known yet */
+    g_object_unref(meter);
+}
+
+static void test_preset_menu(void)
+{
+    g_autofree char *folder = g_dir_make_tmp("aq-widgets-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(folder, "presets.json", NULL);
+    g_autoptr(AqPresets) presets = aq_presets_new(path, 0.7);
+    GtkWidget *menu = keep(g_object_new(AQ_TYPE_PRESET_MENU, NULL));
+    aq_preset_menu_set_presets(AQ_PRESET_MENU(menu), presets);
+    while (!aq_presets_get_read(presets))
+        g_main_context_iteration(NULL, TRUE);
+    const char *why = NULL;
+    AqChatSettings settings = {.temperature = 0.5};
+    g_assert_true(aq_presets_save(presets, "Terse", &settings, &why));
+    settle();
+    GtkWidget *list = need(menu, GTK_TYPE_LIST_BOX, "Presets");
+    assert_role(list, LIST);
+    need(list, GTK_TYPE_BUTTON, "Rename “Terse”");
+    need(list, GTK_TYPE_BUTTON, "Delete “Terse”");
+    g_assert_null(find(list, GTK_TYPE_BUTTON, "Delete “Proofreading”")); /* it came with the app */
+    g_assert_cmpuint(assert_named(menu), >=, 1);
+    g_assert_cmpuint(assert_named(list), >=, 4);
+    g_object_unref(menu);
+}
+
+static void test_settings(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChat) chat = chat_new(host);
+    GtkWidget *dialog = keep(aq_settings_dialog_new(chat)),
+              *child =
+                  adw_dialog_get_child(ADW_DIALOG(dialog)); /* of the dialog when it is shown */
+    static const char *const numbers[] = {"Temperature",   "Top P",          "Top K",
+                                          "Min P",         "Repeat Penalty", "Longest Answer",
+                                          "Context Length"};
+    need(child, GTK_TYPE_TEXT_VIEW, "System Prompt");
+    for (guint i = 0; i < G_N_ELEMENTS(numbers); i++)
+        assert_role(need(child, GTK_TYPE_SPIN_BUTTON, numbers[i]), SPIN_BUTTON);
+    g_assert_cmpuint(assert_named(child), >=, 10);
+    g_object_unref(dialog);
+}
+
+static void test_files(void)
+{
+    g_autoptr(AqFile) file = aq_file_check("a.txt", "one\ntwo\n", 8, NULL);
+    GtkWidget *row = keep(aq_file_row_new(file)), *expander = need(row, GTK_TYPE_EXPANDER, NULL);
+    gtk_test_accessible_assert_state(expander, GTK_ACCESSIBLE_STATE_EXPANDED, FALSE);
+    gtk_expander_set_expanded(GTK_EXPANDER(expander), TRUE);
+    gtk_test_accessible_assert_state(expander, GTK_ACCESSIBLE_STATE_EXPANDED, TRUE);
+    assert_role(need(row, GTK_TYPE_TEXT_VIEW, "a.txt"), TEXT_BOX);
+    g_assert_cmpuint(assert_named(row), >=, 2);
+    g_object_unref(row);
+}
+
+static void test_welcome(void)
+{
+    GtkWidget *welcome = keep(aq_welcome_new(TRUE));
+    assert_role(welcome, DIALOG);
+    g_assert_cmpuint(assert_named(adw_dialog_get_child(ADW_DIALOG(welcome))), >=, 3);
+    g_object_unref(welcome);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    gtk_source_init();
+    adw_init();
+    g_test_add_func("/app/widgets/composer", test_composer);
+    g_test_add_func("/app/widgets/message row", test_message_row);
+    g_test_add_func("/app/widgets/markdown", test_markdown);
+    g_test_add_func("/app/widgets/chat row", test_chat_row);
+    g_test_add_func("/app/widgets/find bar", test_find_bar);
+    g_test_add_func("/app/widgets/layer bar", test_layer_bar);
+    g_test_add_func("/app/widgets/context meter", test_context_meter);
+    g_test_add_func("/app/widgets/preset menu", test_preset_menu);
+    g_test_add_func("/app/widgets/settings", test_settings);
+    g_test_add_func("/app/widgets/file", test_files);
+    g_test_add_func("/app/widgets/welcome", test_welcome);
+    return g_test_run();
+}
