@@ -6,8 +6,9 @@
  *   ask.c       what the dialects have in common: sampling, limits, messages
  *   fault.c     errors in the words of each dialect
  *   guard.c     who may ask: keys, Host, Origin
- *   chat.c complete.c responses.c messages.c    the dialects: a body to an ask, events to an answer
- *   replay.c    arguments of calls as they were sampled, by the calls' ids
+ *   chat-in.c responses-in.c messages-in.c    bodies of the dialects to an ask
+ *   chat.c responses.c messages.c    events to an answer; complete.c: both
+ *   replay.c    calls as they were sampled, by their ids, and the tokens around them
  *   pages.c     endpoints that answer at once
  *   listen.c    sockets, the accept loop, connections and their time limits
  *   exchange.c  one HTTP request and its answer, streamed or whole, over libsoup
@@ -27,6 +28,7 @@
 #define AQ_API_QUEUE 64u
 #define AQ_API_CONNS 1024u
 #define AQ_API_N_MAX 64u            /* answers of one ask */
+#define AQ_API_MODEL_BYTES 512u     /* of the name that a client gives the model */
 #define AQ_API_TOP_MAX 20u          /* log-probabilities of a token */
 #define AQ_API_OUT_BYTES (1u << 20) /* unsent bytes of one client before its chat waits */
 #define AQ_API_TOOLS 0              /* the engine reads calls and keeps to schemas */
@@ -95,13 +97,16 @@ typedef struct aq_prompt_in { /* of /v1/completions */
 } aq_prompt_in;
 
 typedef struct aq_replay aq_replay;
+typedef struct aq_replay_turn aq_replay_turn;
 /** One request, whatever dialect it came in. Strings lie in the arena. */
 typedef struct aq_ask {
     aq_replay *replay; /* borrowed; may be NULL */
     aq_arena *arena;
     const aq_json *body;
-    const char *model; /* as asked, or "" */
-    aq_jw messages;    /* OpenAI-shaped array, or empty */
+    const char *model;     /* as asked, or "" */
+    aq_jw messages;        /* OpenAI-shaped array, or empty */
+    aq_replay_turn *known; /* or NULL: its tokens are in turn */
+    aq_turn turn;
     aq_prompt_in *prompt;
     uint32_t n_prompt;
     aq_jw tools; /* OpenAI-shaped array, or empty */
@@ -127,6 +132,10 @@ int aq_ask_stop(aq_ask *, const char *key, aq_fault *) AQ_MUST;
 int aq_ask_max(aq_ask *, const char *key, aq_fault *) AQ_MUST;
 /** Tools as OpenAI's chat has them, checked; and who chooses. */
 int aq_ask_tools(aq_ask *, aq_fault *) AQ_MUST;
+/** `list` (comma-separated, OpenAI-shaped) becomes the tools, if the choice agrees. named: the tool that it names is among them. */
+int aq_ask_tools_end(aq_ask *, aq_jw *list, bool named, aq_fault *) AQ_MUST;
+/** The schema of the answer. */
+int aq_ask_schema(aq_ask *, const aq_json *schema, aq_fault *) AQ_MUST;
 /** Variables of the chat template: "chat_template_kwargs" of the body, and one more (name NULL: none) whose value is JSON. */
 int aq_ask_vars(aq_ask *, const char *name, const char *value, aq_fault *) AQ_MUST;
 /** As above with "reasoning_effort", when it is a known one (or NULL). */
@@ -134,6 +143,8 @@ int aq_ask_effort(aq_ask *, const char *effort, aq_fault *) AQ_MUST;
 /** As aq_ask_alloc of a copy of the written text, ended by NUL. */
 const char *aq_ask_keep(aq_ask *, aq_jw *, aq_fault *) AQ_MUST;
 void *aq_ask_alloc(aq_ask *, size_t n, aq_fault *) AQ_MUST; /* zeroed; NULL with the fault set */
+/** Look for an answer of here in the messages. */
+void aq_ask_replay(aq_ask *, uint64_t model);
 /** What the engine takes, for answer i of n. */
 void aq_ask_in(const aq_ask *, uint32_t i, aq_req_in *ret);
 
@@ -141,12 +152,27 @@ void aq_ask_in(const aq_ask *, uint32_t i, aq_req_in *ret);
 
 #define AQ_API_REPLAY_CALLS 4096u
 #define AQ_API_REPLAY_BYTES (8u << 20)
-/** The arguments of the latest calls, word for word as the model wrote them. Clients take JSON apart and write it anew; a history
- * that is rendered with the model's own spelling is one whose tokens are known. Thread-safe. */
+#define AQ_API_REPLAY_TURN_BYTES (32u << 20)
+/** The latest answers with calls, as the model wrote them. Clients take JSON apart and write it anew, and leave thinking out; a history
+ * that goes into the prompt in the model's own spelling, or as its very tokens, is one that is known. Thread-safe. */
 aq_replay *aq_replay_new(void);
 void aq_replay_free(aq_replay *);
-/** args: one JSON object. Without memory nothing is kept. */
-void aq_replay_add(aq_replay *, const char *id, const void *args, size_t n);
+typedef struct aq_call aq_call;
+typedef struct aq_replay_in {
+    uint64_t model;      /* number of the loaded one: another's tokens are no good */
+    const aq_call *call; /* their arguments are one JSON object each */
+    uint32_t n_call;
+    const aq_bytes *text;           /* content beside them */
+    const aq_toks *prompt, *answer; /* either may be empty: then no tokens are kept */
+    const uint8_t *key;             /* [32] of the prompt */
+} aq_replay_in;
+/** Without memory nothing is kept. */
+void aq_replay_add(aq_replay *, const aq_replay_in *);
+/** The last of these messages (an array) that is an answer of here with all that was said and called: how it was sampled. The turn
+ * borrows from what is returned, which the caller gives back; NULL: there is none. */
+aq_replay_turn *aq_replay_turn_find(aq_replay *, uint64_t model, const char *messages,
+                                    aq_turn *ret);
+void aq_replay_turn_put(aq_replay_turn *);
 /** A copy for the caller to free() of what is kept under this id, when it is the same JSON as args, whatever the order of keys and
  * the spelling; else NULL. */
 char *aq_replay_find(aq_replay *, const char *id, const aq_json *args, size_t *ret_n);
@@ -186,10 +212,10 @@ void aq_put_tool(aq_jw *tools, const char *name, const char *description, const 
 /* ---- dialects -------------------------------------------------------------------------------- */
 
 typedef struct aq_job aq_job;
-typedef struct aq_call {
+struct aq_call {
     char id[48];
     aq_bytes name, args;
-} aq_call;
+};
 /** One answer of a job. */
 typedef struct aq_choice {
     aq_job *job;
@@ -205,6 +231,7 @@ typedef struct aq_choice {
     uint32_t n_logprob;
     aq_call *call; /* [n_call] */
     uint32_t n_call;
+    aq_toks tok; /* what was sampled, where there are tools */
 } aq_choice;
 
 typedef struct aq_dialect {
@@ -222,6 +249,9 @@ typedef struct aq_dialect {
     void (*alive)(aq_job *, aq_jw *);
     void (*whole)(aq_job *, aq_jw *); /* an answer that is not streamed */
 } aq_dialect;
+int aq_chat_parse(aq_ask *, const char *body, size_t n, aq_fault *) AQ_MUST;
+int aq_responses_parse(aq_ask *, const char *body, size_t n, aq_fault *) AQ_MUST;
+int aq_anthropic_parse(aq_ask *, const char *body, size_t n, aq_fault *) AQ_MUST;
 extern const aq_dialect aq_dialect_chat, aq_dialect_complete, aq_dialect_responses,
     aq_dialect_messages;
 
@@ -350,6 +380,7 @@ uint64_t aq_xchg_unsent(const aq_xchg *);
 
 struct aq_model_ref {
     atomic_uint ref;
+    uint64_t no; /* this loading of it */
     aq_api_model m;
     char *id;
     aq_engine_info info;
@@ -380,7 +411,7 @@ struct aq_api {
     uint32_t n_job, cap_job;
     aq_api_log log[AQ_API_LOG_MAX];
     uint64_t n_log;
-    uint64_t job_no;
+    uint64_t job_no, model_no;
     /* server's thread */
     SoupServer *soup;
     GTlsCertificate *cert; /* NULL: no TLS */

@@ -10,6 +10,7 @@ void aq_ask_clear(aq_ask *a)
 {
     aq_jw_clear(&a->messages);
     aq_jw_clear(&a->tools);
+    aq_replay_turn_put(a->known);
     aq_arena_free(a->arena);
     *a = (aq_ask){0};
 }
@@ -23,11 +24,55 @@ void *aq_ask_alloc(aq_ask *a, size_t n, aq_fault *f)
     return p;
 }
 
+/* The code unit of an escape \uXXXX at p, or -1. */
+static int32_t unit_at(const char *p, const char *end)
+{
+    int32_t u = 0;
+
+    if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
+        return -1;
+    for (int i = 2; i < 6; i++) {
+        int d = g_ascii_xdigit_value(p[i]);
+        if (d < 0)
+            return -1;
+        u = u << 4 | d;
+    }
+    return u;
+}
+
+/* Programs that cut a text between two units of UTF-16 send half a character, which stays in their chat for good. It becomes U+FFFD:
+ * the body, or a mended copy of it in the arena; NULL without memory. */
+static const char *whole_characters(aq_arena *arena, const char *body, size_t n)
+{
+    const char *end = body + n;
+    char *copy = NULL;
+
+    for (const char *p = body; (p = memchr(p, '\\', (size_t)(end - p)));) {
+        int32_t u = unit_at(p, end);
+        if (u >= 0xD800 && u <= 0xDBFF) {
+            int32_t low = unit_at(p + 6, end);
+            if (low >= 0xDC00 && low <= 0xDFFF) {
+                p += 12;
+                continue;
+            }
+        }
+        if (u >= 0xD800 && u <= 0xDFFF) {
+            if (!copy && !(copy = aq_arena_strndup(arena, body, n)))
+                return NULL;
+            memcpy(copy + (p - body), "\\ufffd", 6);
+        }
+        p += u < 0 ? AQ_MIN(2, end - p) : 6;
+    }
+    return copy ? copy : body;
+}
+
 int aq_ask_begin(aq_ask *a, const char *body, size_t n, aq_fault *f)
 {
     aq_err err = {0};
 
     if (!(a->arena = aq_arena_new(AQ_API_ARENA_BYTES)))
+        return aq_fault_set(f, 503, "unavailable_error", NULL, "there is no memory for a request");
+    if (!(body = whole_characters(a->arena, body, n)))
         return aq_fault_set(f, 503, "unavailable_error", NULL, "there is no memory for a request");
     int rc = aq_json_parse(a->arena, body, n, &a->body, &err);
     if (rc < 0 && rc != -AQ_E_NOMEM)
@@ -44,6 +89,9 @@ int aq_ask_begin(aq_ask *a, const char *body, size_t n, aq_fault *f)
     a->n = 1;
     a->model = "";
     rc = aq_field_str(a->body, "model", &a->model, f);
+    if (rc == 1 && strlen(a->model) > AQ_API_MODEL_BYTES) /* each chunk of a stream tells it */
+        return aq_fault_field(f, "model", "'model' has %zu bytes, at most %u are allowed",
+                              strlen(a->model), AQ_API_MODEL_BYTES);
     return rc < 0 ? rc : 0;
 }
 
@@ -251,13 +299,45 @@ static int tool_choice(aq_ask *a, aq_fault *f)
                               "'tool_choice' can be auto, none, required or a function");
     }
     const aq_json *fn = aq_json_get(v, "function");
+    const char *type = aq_json_str(v, "type");
+    if (type && !strcmp(type, "allowed_tools")) /* as in responses: any of the tools */
+        return 0;
     a->tool_name = aq_json_str(fn ? fn : v, "name");
     a->tool_choice = AQ_TOOLS_NAMED;
     return a->tool_name ? 0 : aq_fault_field(f, "tool_choice", "'tool_choice' names no function");
 }
 
+int aq_ask_tools_end(aq_ask *a, aq_jw *list, bool named, aq_fault *f)
+{
+    if (!list->b.n) {
+        if (a->tool_choice >= AQ_TOOLS_REQUIRED)
+            return aq_fault_field(f, "tool_choice",
+                                  "'tool_choice' asks for a call, and there are no tools");
+        a->tool_choice = AQ_TOOLS_AUTO;
+        return list->rc < 0 ? aq_fault_err(f, list->rc, NULL) : 0;
+    }
+    if (a->tool_choice == AQ_TOOLS_NAMED && !named)
+        return aq_fault_field(f, "tool_choice",
+                              "'tool_choice' names '%.80s', which 'tools' does not have",
+                              a->tool_name);
+    aq_jw_s(&a->tools, "[");
+    aq_jw_n(&a->tools, list->b.p, list->b.n);
+    aq_jw_n(&a->tools, "]", 2); /* with its NUL */
+    int rc = AQ_MIN(a->tools.rc, list->rc);
+    return rc < 0 ? aq_fault_err(f, rc, NULL) : 0;
+}
+
+int aq_ask_schema(aq_ask *a, const aq_json *schema, aq_fault *f)
+{
+    __attribute__((cleanup(aq_jw_clear_p))) aq_jw w = {0};
+
+    aq_jw_v(&w, schema);
+    return (a->schema_json = aq_ask_keep(a, &w, f)) ? 0 : -AQ_E_NOMEM;
+}
+
 int aq_ask_tools(aq_ask *a, aq_fault *f)
 {
+    __attribute__((cleanup(aq_jw_clear_p))) aq_jw list = {0};
     const aq_json *v = NULL;
     bool parallel = true, named = false;
     int rc = aq_field_of(a->body, "tools", AQ_JSON_ARR, &v, f);
@@ -267,15 +347,7 @@ int aq_ask_tools(aq_ask *a, aq_fault *f)
     if (rc < 0)
         return rc;
     a->one_call = !parallel;
-    if (!v || !v->n) {
-        if (a->tool_choice >= AQ_TOOLS_REQUIRED)
-            return aq_fault_field(f, "tool_choice",
-                                  "'tool_choice' asks for a call, and there are no 'tools'");
-        a->tool_choice = AQ_TOOLS_AUTO;
-        return 0;
-    }
-    aq_jw_s(&a->tools, "[");
-    for (const aq_json *t = v->item; t; t = t->next) {
+    for (const aq_json *t = v && v->n ? v->item : NULL; t; t = t->next) {
         const aq_json *fn = aq_json_get(t, "function");
         const char *type = aq_json_str(t, "type"), *name = aq_json_str(fn, "name");
         if (t->kind != AQ_JSON_OBJ || !type || strcmp(type, "function") != 0 || !name || !*name)
@@ -283,15 +355,16 @@ int aq_ask_tools(aq_ask *a, aq_fault *f)
                 f, "tools",
                 "'tools' has one that is not {\"type\":\"function\",\"function\":{\"name\":…}}");
         named = named || (a->tool_name && !strcmp(a->tool_name, name));
-        aq_jw_v(&a->tools, t);
-        aq_jw_s(&a->tools, t->next ? "," : "");
+        aq_jw_s(&list, list.b.n ? "," : "");
+        aq_jw_v(&list, t);
     }
-    if (a->tool_choice == AQ_TOOLS_NAMED && !named)
-        return aq_fault_field(f, "tool_choice",
-                              "'tool_choice' names '%.80s', which 'tools' does not have",
-                              a->tool_name);
-    aq_jw_n(&a->tools, "]", 2); /* with its NUL */
-    return a->tools.rc < 0 ? aq_fault_err(f, a->tools.rc, NULL) : 0;
+    return aq_ask_tools_end(a, &list, named, f);
+}
+
+void aq_ask_replay(aq_ask *a, uint64_t model)
+{
+    if (a->replay && a->messages.b.n && a->tools.b.n)
+        a->known = aq_replay_turn_find(a->replay, model, (const char *)a->messages.b.p, &a->turn);
 }
 
 void aq_ask_in(const aq_ask *a, uint32_t i, aq_req_in *ret)
@@ -303,7 +376,8 @@ void aq_ask_in(const aq_ask *a, uint32_t i, aq_req_in *ret)
                        .tool_name = a->tool_name,
                        .one_call = a->one_call,
                        .schema_json = a->schema_json,
-                       .vars_json = a->vars_json};
+                       .vars_json = a->vars_json,
+                       .turn = a->known ? &a->turn : NULL};
     if (ret->sampling.seed) /* several answers differ, and each can be had again */
         ret->sampling.seed += i % a->n;
     if (!ret->sampling.seed && a->sampling.seed)

@@ -304,10 +304,11 @@ void aq_xchg_fault(aq_xchg *x, const aq_fault *f, bool anthropic)
 void aq_xchg_refuse(aq_xchg *x, const aq_fault *f, bool anthropic)
 {
     SoupMessageHeaders *h = soup_server_message_get_request_headers(x->msg);
+    SoupEncoding how = soup_message_headers_get_encoding(h);
+    goffset n =
+        how == SOUP_ENCODING_CONTENT_LENGTH ? soup_message_headers_get_content_length(h) : 0;
 
-    if (soup_message_headers_get_encoding(h) == SOUP_ENCODING_CHUNKED ||
-        (soup_message_headers_get_encoding(h) == SOUP_ENCODING_CONTENT_LENGTH &&
-         soup_message_headers_get_content_length(h) > (goffset)READ_AWAY_BYTES))
+    if (how == SOUP_ENCODING_CHUNKED || n < 0 || n > (goffset)READ_AWAY_BYTES)
         answer_and_close(x, f, anthropic);
     else
         aq_xchg_fault(x, f, anthropic);

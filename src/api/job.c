@@ -112,6 +112,7 @@ static void job_free(aq_job *j)
         aq_bytes_clear(&j->choice[i].text);
         aq_bytes_clear(&j->choice[i].reasoning);
         aq_jw_clear(&j->choice[i].logprobs);
+        aq_toks_clear(&j->choice[i].tok);
         for (uint32_t k = 0; k < j->choice[i].n_call; k++) {
             aq_bytes_clear(&j->choice[i].call[k].name);
             aq_bytes_clear(&j->choice[i].call[k].args);
@@ -232,6 +233,8 @@ static int keep(aq_choice *c, const aq_event *ev)
         rc = keep_call(c, ev);
     if (ev->kind == AQ_EV_REASONING)
         c->n_reasoning_tok++;
+    if (rc >= 0 && ev->tok >= 0 && j->ask.tools.b.n)
+        rc = aq_toks_put(&c->tok, ev->tok);
     if (rc >= 0 && j->ask.logprobs && ev->n_top && ev->kind == AQ_EV_TEXT) {
         if (c->n_logprob++)
             aq_jw_s(&c->logprobs, ",");
@@ -239,6 +242,19 @@ static int keep(aq_choice *c, const aq_event *ev)
         rc = c->logprobs.rc;
     }
     return rc;
+}
+
+static void remember(const aq_choice *c)
+{
+    uint8_t key[32];
+
+    aq_replay_add(c->job->api->replay, &(aq_replay_in){.model = c->job->model->no,
+                                                       .call = c->call,
+                                                       .n_call = c->n_call,
+                                                       .text = &c->text,
+                                                       .prompt = aq_req_get_prompt(c->req, key),
+                                                       .answer = &c->tok,
+                                                       .key = key});
 }
 
 /* 1 = the last event of this answer; -1: f says why it failed. */
@@ -264,8 +280,8 @@ static int take(aq_choice *c, const aq_event *ev, aq_fault *f)
                                                   : "the model is being closed");
             return -1;
         }
-        for (uint32_t i = 0; c->reason == AQ_DONE_CALLS && i < c->n_call; i++)
-            aq_replay_add(j->api->replay, c->call[i].id, c->call[i].args.p, c->call[i].args.n);
+        if (c->reason == AQ_DONE_CALLS)
+            remember(c);
         j->n_done++;
         if (j->streaming)
             j->dialect->choice_end(j, c, &j->out);
@@ -507,8 +523,10 @@ static void run(aq_work *w)
         if (j->rc >= 0 && j->ask.n > j->model->info.n_parallel)
             j->rc = aq_fault_field(&j->fault, "n", "'n' is %u, and %u answers at once are computed",
                                    j->ask.n, j->model->info.n_parallel);
-        if (j->rc >= 0)
+        if (j->rc >= 0) {
+            aq_ask_replay(&j->ask, j->model->no);
             submit_all(j);
+        }
         /* any name is served by the one model there is, and told as it was asked for */
         j->name = j->ask.model && *j->ask.model ? j->ask.model : j->model->id;
     }

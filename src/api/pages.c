@@ -386,6 +386,7 @@ static int count_tokens(page *p, aq_ask *a, aq_jw *w, aq_fault *f)
 
     if (rc < 0)
         return rc;
+    aq_ask_replay(a, p->model->no);
     aq_ask_in(a, 0, &in);
     if ((rc = aq_chat_prompt(p->model->m.model, &in, NULL, &toks, &err)) < 0)
         return aq_fault_err(f, rc, &err);

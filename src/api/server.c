@@ -49,6 +49,8 @@ int aq_api_set_model(aq_api *api, const aq_api_model *in, aq_err *err)
     }
     pthread_mutex_lock(&api->mu);
     aq_model_ref *old = api->model;
+    if (m)
+        m->no = ++api->model_no;
     api->model = m;
     pthread_mutex_unlock(&api->mu);
     aq_model_put(old);
@@ -260,7 +262,8 @@ static int door_path(SoupServerMessage *msg, const char *path, aq_fault *f)
     if (!takes)
         return aq_fault_set(f, 404, "not_found_error", NULL,
                             "there is nothing at %.200s (docs/API.md lists what there is)", path);
-    if (strcmp(method, takes == 1 ? "GET" : "POST") != 0) {
+    bool head = takes == 1 && !strcmp(method, "HEAD"); /* libsoup leaves the body out */
+    if (!head && strcmp(method, takes == 1 ? "GET" : "POST") != 0) {
         soup_message_headers_replace(soup_server_message_get_response_headers(msg), "Allow",
                                      takes == 1 ? "GET" : "POST");
         return aq_fault_set(f, 405, "invalid_request_error", NULL, "%.200s takes %s, not %.20s",
@@ -273,9 +276,14 @@ static int door_body(aq_api *api, SoupServerMessage *msg, const char *path, aq_f
 {
     SoupMessageHeaders *h = soup_server_message_get_request_headers(msg);
     const char *type = soup_message_headers_get_content_type(h, NULL);
+    goffset n = soup_message_headers_get_encoding(h) == SOUP_ENCODING_CONTENT_LENGTH
+                    ? soup_message_headers_get_content_length(h)
+                    : 0;
 
-    if (soup_message_headers_get_encoding(h) == SOUP_ENCODING_CONTENT_LENGTH &&
-        soup_message_headers_get_content_length(h) > (goffset)api->cfg.body_max_bytes)
+    if (n < 0) /* libsoup takes "-5" */
+        return aq_fault_set(f, 400, "invalid_request_error", NULL,
+                            "Content-Length is not the number of the body's bytes");
+    if (n > (goffset)api->cfg.body_max_bytes)
         return aq_fault_set(f, 413, "invalid_request_error", NULL,
                             "the body is larger than the %u bytes that are allowed",
                             api->cfg.body_max_bytes);

@@ -5,10 +5,11 @@
  * script that its last "@name" names, or by the first one. Everything above the stage is the real thing: scheduler, detokenizer, rings, API.
  *
  *   options   ctx parallel queue body_max keepalive_ms read_ms idle_ms stall_ms n_conn pace_us (each token)
- *             key=K host=H origin=O (several), calls=N: how the template writes calls: 0 taught as text, 1 function-xml, 2 harmony
+ *             key=K host=H origin=O (several), calls=N: how the template writes calls: 0 taught as text, 1 function-xml, 2 harmony;
+ *             template=FILE instead
  *   stdout    {"port":N}, then one line for each command's answer
  *   stdin     hold (windows wait), go (they go on), step N (so many windows more), stat, clock US (move the clock by so many), requests,
- *             stopall, keys K…, fail N (the next N accepts), end
+ *             stopall, keys K…, fail N (the next N accepts), tail N (the last N tokens of the prompt that was read last), end
  *
  * Threads: main reads commands; the stage has one that completes windows. */
 #include <pthread.h>
@@ -28,6 +29,7 @@
 #define FIRST 300
 #define SEQS 64
 #define INFLIGHT 4
+#define TMPL_BYTES (256u << 10)
 
 enum { THEN_END, THEN_AGAIN, THEN_DIE };
 typedef struct line {
@@ -58,6 +60,7 @@ static struct {
     bool hold, end;
     uint32_t pace_us;
     uint64_t n_window, n_row;
+    uint32_t read_seq, read_n; /* the prompt that was read last */
     struct {
         int32_t *tok;
         uint32_t n, cap;
@@ -160,6 +163,10 @@ static int submit(aq_stage *st, const aq_window *w, aq_err *err)
         toy_force(j.x + (size_t)k++ * TOY_ROW, next_of(w->row[i].seq, &die));
         if (die)
             j.rc = -AQ_E_DEVICE;
+        if (j.reads) {
+            s.read_seq = w->row[i].seq;
+            s.read_n = s.seq[s.read_seq].n;
+        }
     }
     s.n_row += w->n_rows;
     s.n_window++;
@@ -240,6 +247,20 @@ static char *spell(const uint8_t *b, size_t n)
     for (size_t i = 0; out && i < n; i++)
         p += aq_utf8_put(odd[b[i]], p);
     return out;
+}
+
+static char *read_text(const char *path)
+{
+    char *text = calloc(1, TMPL_BYTES);
+    FILE *f = fopen(path, "r");
+    size_t n = text && f ? fread(text, 1, TMPL_BYTES - 1, f) : 0;
+
+    if (f)
+        fclose(f);
+    if (n)
+        return text;
+    free(text);
+    return NULL;
 }
 
 static size_t unhex(const char *text, uint8_t *ret, size_t cap)
@@ -325,7 +346,24 @@ static void requests(void)
     printf("]\n");
 }
 
-static void command(char *text, aq_engine *e)
+static void tail(const aq_vocab *v, uint32_t n)
+{
+    printf("[");
+    pthread_mutex_lock(&s.mu);
+    for (uint32_t i = n < s.read_n ? s.read_n - n : 0, k = 0; i < s.read_n; i++) {
+        uint32_t n_piece = 0;
+        const char *p = aq_vocab_piece(v, s.seq[s.read_seq].tok[i], &n_piece);
+        printf(k++ ? ",\"" : "\"");
+        for (uint32_t c = 0; p && c < n_piece; c++)
+            printf("\\u00%02x", (uint8_t)p[c]);
+        printf("\"");
+    }
+    pthread_mutex_unlock(&s.mu);
+    printf("]\n");
+    fflush(stdout);
+}
+
+static void command(char *text, aq_engine *e, const aq_model *m)
 {
     unsigned long long v = 0;
     aq_err err = {0};
@@ -357,6 +395,9 @@ static void command(char *text, aq_engine *e)
         requests();
         fflush(stdout);
         return;
+    } else if (sscanf(text, "tail %llu", &v) == 1) {
+        tail(m->vocab, (uint32_t)v);
+        return;
     } else if (!strcmp(text, "stopall")) {
         aq_api_request r[64];
         uint32_t n = aq_api_get_requests(api, r, 64);
@@ -387,13 +428,14 @@ int main(int argc, char **argv)
         fprintf(stderr, "scripts: %s\n", err.text);
         return 2;
     }
+    char *tmpl = NULL;
     cfg.key = keys;
     cfg.host = hosts;
     cfg.origin = origins;
     for (int i = 2; i < argc; i++) {
         unsigned v = 0;
         char name[32] = "";
-        if (sscanf(argv[i], "%31[a-z_]=%u", name, &v) < 1)
+        if (sscanf(argv[i], "%31[a-z_]=%u", name, &v) < 1 || !strchr(argv[i], '='))
             return 2;
         const char *value = strchr(argv[i], '=') + 1;
         if (!strcmp(name, "ctx"))
@@ -402,7 +444,10 @@ int main(int argc, char **argv)
             parallel = v;
         else if (!strcmp(name, "calls"))
             calls = v % AQ_LEN(templates);
-        else if (!strcmp(name, "queue"))
+        else if (!strcmp(name, "template")) {
+            if (!(tmpl = read_text(value)))
+                return 2;
+        } else if (!strcmp(name, "queue"))
             cfg.n_queue = v;
         else if (!strcmp(name, "body_max"))
             cfg.body_max_bytes = v;
@@ -427,7 +472,7 @@ int main(int argc, char **argv)
         else
             return 2;
     }
-    aq_model *m = make_model(scripts, templates[calls]);
+    aq_model *m = make_model(scripts, tmpl ? tmpl : templates[calls]);
     if (!m)
         return 2;
     pthread_mutex_init(&s.mu, NULL);
@@ -457,7 +502,7 @@ int main(int argc, char **argv)
         text[strcspn(text, "\n")] = 0;
         if (!strcmp(text, "end"))
             break;
-        command(text, e);
+        command(text, e, m);
     }
     pthread_mutex_lock(&s.mu);
     s.hold = false;
@@ -468,6 +513,7 @@ int main(int argc, char **argv)
     free(m->chat);
     aq_tmpl_free(m->tmpl);
     toy_model_free(m);
+    free(tmpl);
     aq_arena_free(a);
     return 0;
 }

@@ -21,7 +21,7 @@ static char *put(const char *in, const char *tools, const aq_chat_caps *caps, in
     if (!a || aq_json_parse(a, in, strlen(in), &j, err) < 0 ||
         (tools && aq_json_parse(a, tools, strlen(tools), &t, err) < 0))
         return NULL;
-    *ret_rc = aq_messages_put(&b, j, t, caps, err);
+    *ret_rc = aq_messages_put(&b, j, t, caps, NULL, err);
     const char *s = aq_bytes_str(&b);
     return *ret_rc < 0 || !s ? NULL : strdup(s);
 }
@@ -35,9 +35,9 @@ static char *put(const char *in, const char *tools, const aq_chat_caps *caps, in
 
 static void messages(void)
 {
-    aq_chat_caps text = full, one = full, none = full, few = {.has_tools = true, .system = true},
-                 bare = {.has_tools = true};
-    text.args_text = one.one_call = true;
+    aq_chat_caps text = full, one = full, nine = full, none = full,
+                 few = {.has_tools = true, .system = true}, bare = {.has_tools = true};
+    text.args_text = one.one_call = nine.short_id = true;
     none.has_tools = false;
     const struct {
         const char *name, *in, *out;
@@ -69,6 +69,14 @@ static void messages(void)
          "[" A ",\"tool_calls\":[" C("c", "{}") "]}," R("c") "," A ",\"tool_calls\":[" C(
              "d", "{}") "]}," R("d") "]",
          &one},
+        {"ids of nine letters, the call's and its result's",
+         "[" A ",\"tool_calls\":[" C("c", "{}") "," C(
+             "abcdefgh9", "{}") "]},{\"role\":\"tool\","
+                                "\"content\":\"r\",\"tool_call_id\":\"c\"}]",
+         "[" A ",\"tool_calls\":[" C("GFyU8eZ2b", "{}") "," C(
+             "abcdefgh9", "{}") "]},{\"role\":"
+                                "\"tool\",\"content\":\"r\",\"tool_call_id\":\"GFyU8eZ2b\"}]",
+         &nine},
         {"calls for a template without",
          "[" A ",\"tool_calls\":[" C("c", "{\"x\":1}") "]}," R("c") "]",
          "[{\"role\":\"assistant\",\"content\":\"<tool_call>\\n{\\\"name\\\": \\\"f\\\", "
@@ -163,7 +171,7 @@ static bool render(const aq_tmpl *t, const char *messages, const char *tools,
            aq_bytes_puts(&b,
                          "{\"bos_token\":\"<b>\",\"eos_token\":\"<e>\",\"add_generation_prompt\""
                          ":true,\"messages\":") >= 0 &&
-           aq_messages_put(&b, j, tj, caps, err) >= 0 &&
+           aq_messages_put(&b, j, tj, caps, NULL, err) >= 0 &&
            (!caps->has_tools ||
             (aq_bytes_puts(&b, ",\"tools\":") >= 0 && aq_tools_put(&b, tj, caps, err) >= 0)) &&
            aq_bytes_puts(&b, "}") >= 0 &&

@@ -19,6 +19,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(TOP, 'build-coverage')
 WANT = 70
 TEXT = 'src/engine/text/'
+API = 'src/api/'
 # What each fuzzer's parser is made of. Left out: tables, and what stands behind a parser but is not fed by its input.
 PARSERS = {
     'json': ['src/base/json.c', 'src/base/utf8.c'],
@@ -27,6 +28,7 @@ PARSERS = {
     'template': [TEXT + f'jinja-{f}.c' for f in ('lex', 'parse', 'expr', 'eval', 'op', 'value', 'print', 'string', 'filter',
                                                  'method', 'test')] + [TEXT + 'template.c'],
     'toolparse': [TEXT + f'toolparse{f}.c' for f in ('', '-json', '-xml', '-gemma', '-harmony')],
+    'body': [API + f for f in ('ask.c', 'build.c', 'chat-in.c', 'field.c', 'messages-in.c', 'responses-in.c')],
     'schema': [TEXT + f for f in ('schema.c', 'gram.c', 'gram-build.c', 'gram-regex.c')],
 }
 

@@ -289,8 +289,11 @@ int aq_chat_prompt(const aq_model *m, const aq_req_in *in, aq_bytes *ret_text, a
                    aq_err *err)
 {
     AQ_AUTO(aq_prompt_clear) aq_prompt p = {0};
-    int rc = aq_prompt_make(m, in, &p, err);
+    aq_req_in req = *in;
 
+    if (ret_text) /* the template's words */
+        req.turn = NULL;
+    int rc = aq_prompt_make(m, &req, &p, err);
     if (rc < 0)
         return rc;
     if (ret_text) {

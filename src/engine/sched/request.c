@@ -40,6 +40,7 @@ void aq_req_unref(aq_req *r)
         return;
     aq_ring_free(r->ring);
     aq_toks_clear(&r->log);
+    aq_toks_clear(&r->prompt);
     aq_sampler_free(r->sampler);
     aq_toolparse_free(r->parse);
     aq_guide_free(r->guide);
@@ -267,6 +268,12 @@ int aq_req_pop(aq_req *r, aq_event *ret)
     return 1;
 }
 
+const aq_toks *aq_req_get_prompt(const aq_req *r, uint8_t ret_key[32])
+{
+    memcpy(ret_key, r->key, sizeof r->key);
+    return &r->prompt;
+}
+
 void aq_req_get_state(const aq_req *r, aq_req_state *ret)
 {
     *ret = (aq_req_state){.prompt_tok = atomic_load(&r->st_prompt),
@@ -390,12 +397,23 @@ static int render(aq_engine *e, const aq_req_in *in, aq_req *r, aq_err *err)
 {
     AQ_AUTO(aq_prompt_clear) aq_prompt p = {0};
     const aq_model *m = e->model;
+    aq_req_in plain = *in;
     int rc = aq_prompt_make(m, in, &p, err);
 
+    plain.turn = NULL;
+    if (rc >= 0 && in->turn && p.toks.n >= e->n_ctx) { /* the template may leave more out */
+        aq_prompt_clear(&p);
+        rc = aq_prompt_make(m, &plain, &p, err);
+    }
     if (rc < 0)
         return rc;
     r->log = p.toks;
     p.toks = (aq_toks){0};
+    for (uint32_t i = 0; in->tools_json && i < r->log.n && rc >= 0; i++)
+        rc = aq_toks_put(&r->prompt, r->log.id[i]);
+    if (rc < 0)
+        return aq_fail(err, -rc, "no memory for a prompt of %u tokens", r->log.n);
+    memcpy(r->key, p.key, sizeof r->key);
     r->detok.at_start = true;
     /* a model that does not know when to end would call until the context is full */
     r->one_call = in->one_call || in->tool_choice >= AQ_TOOLS_REQUIRED;

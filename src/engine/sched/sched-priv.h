@@ -113,6 +113,9 @@ struct aq_req {
     bool final_made, final_usage_out, final_out;
     uint32_t n_prompt, n_gen, max_tok, n_logprobs, n_retry;
     aq_toks log; /* prompt and what was sampled */
+    aq_toks
+        prompt; /* of a request with tools, which an answer's chat may go on from; never changed */
+    uint8_t key[32];
     aq_sampler *sampler;
     bool ignore_eog;
     char *stop[AQ_STOP_MAX];

@@ -34,6 +34,7 @@ typedef struct aq_chat_caps {
     bool args_both;  /* it takes an object too, and prints text as it is */
     bool need_desc;  /* it cannot render a tool without a description */
     bool one_call;   /* it takes one call a message */
+    bool short_id;   /* Mistral: ids of calls are nine letters and digits */
     bool system;     /* it takes a system message */
     bool two_system; /* … a second one behind the first */
     bool late_system;                     /* … one between other messages */
@@ -48,19 +49,30 @@ typedef struct aq_chat_caps {
 int aq_chat_probe(const aq_tmpl *, const char *src, const aq_vocab *v, aq_chat_caps *ret,
                   aq_err *) AQ_MUST;
 
+/** A message of the assistant that is to be found again in what is rendered: its last call's arguments are AQ_CUT_MARK instead. */
+#define AQ_CUT_MARK "aq-cut-7Q2xw0"
+typedef struct aq_msg_cut {
+    uint32_t no; /* which, counted from 1 */
+    size_t
+        off; /* out: where its object begins in `out`; 0 = it has no calls, or is not one message any more */
+    char id[64]; /* out: its last call's id as the template gets it; "" = none, or a longer one */
+} aq_msg_cut;
+
 /** Append a chat's messages (an array) as templates of these caps take them; tools (an array or NULL) are told in the system text
- * where the template knows none. INVAL and UNSUPPORTED name the message, counted from 1; NOMEM, LIMIT. On failure out holds a part. */
+ * where the template knows none. The cut may be NULL. INVAL and UNSUPPORTED name the message, counted from 1; NOMEM, LIMIT. On
+ * failure out holds a part. */
 int aq_messages_put(aq_bytes *out, const aq_json *messages, const aq_json *tools,
-                    const aq_chat_caps *, aq_err *) AQ_MUST;
+                    const aq_chat_caps *, aq_msg_cut *, aq_err *) AQ_MUST;
 /** Check an array of tools and append it, in the template's form. INVAL names the tool, counted from 1. */
 int aq_tools_put(aq_bytes *out, const aq_json *tools, const aq_chat_caps *, aq_err *) AQ_MUST;
 
 /** Where the prompt leaves the model: thinking was opened (or closed, or neither) by the template. */
 enum { AQ_THINK_UNKNOWN, AQ_THINK_OPEN, AQ_THINK_CLOSED };
 typedef struct aq_prompt {
-    aq_bytes text;
+    aq_bytes text; /* empty when a turn was put in */
     aq_toks toks;
-    uint8_t think; /* AQ_THINK_* */
+    uint8_t key[32]; /* of what it was made of */
+    uint8_t think;   /* AQ_THINK_* */
 } aq_prompt;
 void aq_prompt_clear(aq_prompt *);
 static inline void aq_prompt_clear_p(aq_prompt *p)

@@ -129,6 +129,11 @@ int aq_chat_probe(const aq_tmpl *t, const char *src, const aq_vocab *v, aq_chat_
                           CALL_OF("callq0001", "\"{\\\"argq\\\":\\\"valq\\\"}\"") "," CALL_OF(
                               "callq0002", "\"{\\\"argq\\\":\\\"valr\\\"}\"")) RESULT("callq0001")
                           RESULT("callq0002"),
+                      long_id[] = USER CALLS(CALL_OF("callq00010001", "{\"argq\":\"valq\"}"))
+                          RESULT("callq00010001"),
+                      long_id_text[] =
+                          USER CALLS(CALL_OF("callq00010001", "\"{\\\"argq\\\":\\\"valq\\\"}\""))
+                              RESULT("callq00010001"),
                       desc[] = TOOLS("\"description\":\"descq\","), bare[] = TOOLS("");
     probe p = {t, false};
     aq_chat_caps c = {.system = shows(&p, SYS USER, NULL, "SYSQ1 USRQ1")};
@@ -144,6 +149,7 @@ int aq_chat_probe(const aq_tmpl *t, const char *src, const aq_vocab *v, aq_chat_
                       shows(&p, text, desc, "{\"argq\":\"valq\"} RESQ1"); /* as it was written */
         c.need_desc = c.has_tools && !shows(&p, USER, bare, "toolq");
         c.one_call = c.has_tools && !shows(&p, c.args_text ? two_text : two, desc, "valq valr");
+        c.short_id = c.has_tools && !shows(&p, c.args_text ? long_id_text : long_id, desc, "valq");
     }
     if (p.no_mem)
         return aq_fail(err, AQ_E_NOMEM, "no memory to try the chat template");

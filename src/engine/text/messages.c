@@ -11,7 +11,11 @@
  *
  * What this template cannot render is written so that it can: several system messages at the head as one, later ones as a user's,
  * two messages of the user in a row as one, several calls of one message as several messages, tools, calls and results as text. */
+#include <stdio.h>
+
 #include "chat-priv.h"
+
+#define SHORT_ID 9u
 
 typedef struct msg {
     const aq_json *src; /* NULL: made here */
@@ -25,6 +29,7 @@ typedef struct list {
     aq_arena *a;
     const aq_chat_caps *caps;
     const aq_json *tools;
+    aq_msg_cut *cut; /* or NULL */
     msg *m;
     uint32_t n;
 } list;
@@ -183,23 +188,50 @@ static int put_args(const list *l, aq_bytes *out, const aq_json *args, bool text
     return (rc = aq_json_put(&b, v)) < 0 ? rc : aq_json_quote(out, (const char *)b.p, b.n);
 }
 
-static int put_call(const list *l, aq_bytes *out, const aq_json *call)
+/* An id as this template takes it: `id` itself, or a short one made of it. NULL becomes "". */
+static const char *id_of(const list *l, const char *id, char ret[SHORT_ID + 1])
+{
+    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    uint64_t h = 14695981039346656037u;
+
+    if (!id || !l->caps->short_id || (strlen(id) == SHORT_ID && strspn(id, letters) == SHORT_ID))
+        return id ? id : "";
+    for (const char *p = id; *p; p++)
+        h = (h ^ (uint8_t)*p) * 1099511628211u;
+    for (uint32_t i = 0; i < SHORT_ID; i++, h /= 62)
+        ret[i] = letters[h % 62];
+    ret[SHORT_ID] = 0;
+    return ret;
+}
+
+/* The last call of the message that is to be found again. */
+static bool is_cut(const list *l, const msg *m, const aq_json *call)
+{
+    return l->cut && m->no == l->cut->no && !call->next;
+}
+
+static int put_call(const list *l, aq_bytes *out, const aq_json *call, bool cut)
 {
     const aq_json *f = aq_json_get(call, "function"), *name = aq_json_get(f, "name");
     const aq_json *args = aq_json_get(f, "arguments");
-    const char *id = aq_json_str(call, "id");
+    char id[SHORT_ID + 1];
+    const char *text = id_of(l, aq_json_str(call, "id"), id);
     bool sent = args && args->kind == AQ_JSON_STR;
     int rc = aq_bytes_puts(out, "{\"id\":");
 
     if (rc >= 0)
-        rc = aq_json_quote(out, id ? id : "", id ? strlen(id) : 0);
+        rc = aq_json_quote(out, text, strlen(text));
     if (rc >= 0)
         rc = aq_bytes_puts(out, ",\"type\":\"function\",\"function\":{\"name\":");
     if (rc >= 0)
         rc = aq_json_quote(out, name->str, name->n);
     if (rc >= 0)
         rc = aq_bytes_puts(out, ",\"arguments\":");
-    if (rc >= 0)
+    if (rc >= 0 && cut)
+        rc = aq_bytes_puts(out, l->caps->args_text || (l->caps->args_both && sent)
+                                    ? "\"{\\\"cut\\\": \\\"" AQ_CUT_MARK "\\\"}\""
+                                    : "{\"cut\":\"" AQ_CUT_MARK "\"}");
+    else if (rc >= 0)
         rc = put_args(l, out, args, l->caps->args_text || (l->caps->args_both && sent));
     return rc < 0 ? rc : aq_bytes_puts(out, "}}");
 }
@@ -218,7 +250,9 @@ static int calls_to_text(list *l, msg *m, aq_err *err)
             rc = aq_json_quote(&b, name->str, name->n);
         if (rc >= 0)
             rc = aq_bytes_puts(&b, ", \"arguments\": ");
-        if (rc >= 0 && args && args->kind == AQ_JSON_STR && args->n)
+        if (rc >= 0 && is_cut(l, m, c))
+            rc = aq_bytes_puts(&b, "{\"cut\": \"" AQ_CUT_MARK "\"}");
+        else if (rc >= 0 && args && args->kind == AQ_JSON_STR && args->n)
             rc = aq_bytes_put(&b, args->str, args->n); /* an object's: check_calls saw to it */
         else if (rc >= 0)
             rc = put_args(l, &b, args, false);
@@ -264,6 +298,11 @@ static int read_message(list *l, const aq_json *j, uint32_t no, aq_err *err)
     if (think && think->kind == AQ_JSON_STR && !strcmp(m->role, "assistant")) {
         m->thinking = think->str;
         m->n_thinking = think->n;
+    }
+    for (const aq_json *c = m->calls; c && l->cut && l->cut->no == no; c = c->next) {
+        char id[SHORT_ID + 1];
+        const char *text = id_of(l, aq_json_str(c, "id"), id);
+        snprintf(l->cut->id, sizeof l->cut->id, "%s", strlen(text) < sizeof l->cut->id ? text : "");
     }
     l->n++;
     return 0;
@@ -358,13 +397,13 @@ static int put_text(aq_bytes *out, const char *key, const char *p, uint32_t n)
     return rc < 0 ? rc : aq_json_quote(out, p, n);
 }
 
-static int put_calls(const list *l, aq_bytes *out, const aq_json *first, uint32_t n)
+static int put_calls(const list *l, aq_bytes *out, const msg *m, const aq_json *first, uint32_t n)
 {
     int rc = aq_bytes_puts(out, ",\"tool_calls\":[");
 
     for (uint32_t i = 0; i < n && rc >= 0; i++, first = first->next)
         if ((rc = i ? aq_bytes_puts(out, ",") : 0) >= 0)
-            rc = put_call(l, out, first);
+            rc = put_call(l, out, first, is_cut(l, m, first));
     return rc < 0 ? rc : aq_bytes_puts(out, "]");
 }
 
@@ -390,6 +429,12 @@ static int put_message(const list *l, aq_bytes *out, const msg *m, const aq_json
         bool skip = c->kind == AQ_JSON_NULL; /* as Transformers does */
         for (size_t i = 0; i < AQ_LEN(own); i++)
             skip |= !strcmp(c->key, own[i]);
+        char id[SHORT_ID + 1];
+        if (l->caps->short_id && c->kind == AQ_JSON_STR && !strcmp(c->key, "tool_call_id")) {
+            const char *text = id_of(l, c->str, id);
+            rc = put_text(out, c->key, text, (uint32_t)strlen(text));
+            continue;
+        }
         if (skip)
             continue;
         if ((rc = aq_bytes_puts(out, ",")) >= 0 &&
@@ -397,7 +442,7 @@ static int put_message(const list *l, aq_bytes *out, const msg *m, const aq_json
             rc = aq_json_put(out, c);
     }
     if (rc >= 0 && n)
-        rc = put_calls(l, out, first, n);
+        rc = put_calls(l, out, m, first, n);
     return rc < 0 ? rc : aq_bytes_puts(out, "}");
 }
 
@@ -433,10 +478,10 @@ static int put_one_by_one(list *l, aq_bytes *out, uint32_t i)
 }
 
 int aq_messages_put(aq_bytes *out, const aq_json *messages, const aq_json *tools,
-                    const aq_chat_caps *caps, aq_err *err)
+                    const aq_chat_caps *caps, aq_msg_cut *cut, aq_err *err)
 {
     AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
-    list l = {.a = a, .caps = caps, .tools = tools};
+    list l = {.a = a, .caps = caps, .tools = tools, .cut = cut};
     uint32_t no = 0;
     int rc = aq_bytes_puts(out, "[");
 
@@ -450,11 +495,13 @@ int aq_messages_put(aq_bytes *out, const aq_json *messages, const aq_json *tools
     for (uint32_t i = 0, k = 0; i < l.n && rc >= 0; i++) {
         if (!l.m[i].no)
             continue;
+        bool parted = l.m[i].n_calls > 1 && caps->one_call;
         rc = k++ ? aq_bytes_puts(out, ",") : 0;
+        if (cut && l.m[i].no == cut->no && cut->id[0] && !parted)
+            cut->off = out->n;
         if (rc >= 0)
-            rc = l.m[i].n_calls > 1 && caps->one_call
-                     ? put_one_by_one(&l, out, i)
-                     : put_message(&l, out, &l.m[i], l.m[i].calls, l.m[i].n_calls);
+            rc = parted ? put_one_by_one(&l, out, i)
+                        : put_message(&l, out, &l.m[i], l.m[i].calls, l.m[i].n_calls);
     }
     rc = rc < 0 ? rc : aq_bytes_puts(out, "]");
     return rc < 0 ? aq_fail(err, -rc, "no memory for a chat of %u messages", no) : 0;

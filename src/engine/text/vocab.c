@@ -303,10 +303,23 @@ static int take_ids(aq_vocab *v, const aq_vocab_in *in, aq_err *err)
 {
     /* What model families end a turn with; only where the file calls it a control token, for `</s>` is an ordinary piece of some. */
     static const char *const ends[] = {
-        "<|im_end|>",    "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>",
-        "<end_of_turn>", "<turn|>",       "<|return|>",      "<|call|>",   "<|observation|>",
-        "<|user|>",      "<|eot|>",       "<|eom|>",         "<EOT>",      "<｜end▁of▁sentence｜>",
+        "<|im_end|>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<end_of_turn>",
+        "<turn|>",
+        "<|return|>",
+        "<|call|>",
+        "<|observation|>",
+        "<|user|>",
+        "<|eot|>",
+        "<|eom|>",
+        "<EOT>",
+        "<｜end▁of▁sentence｜>",
         "[e~[",
+        "<|tool_response>", /* Gemma 4 waits for what a call gives */
     };
     const struct {
         const char *name;

@@ -386,6 +386,16 @@ enum {
     AQ_TOOLS_REQUIRED, /* the answer is one call */
     AQ_TOOLS_NAMED     /* the answer is a call of tool_name */
 };
+/** An answer with calls as it was read and written, for the prompts of the chat that goes on: what templates make of a message is not
+ * what was sampled (thinking is left out, arguments are spelled anew, the same text is cut into other tokens). The prompt begins with
+ * these tokens when the messages before `msg` are what the answer's prompt was made of, and the template can be cut behind it. */
+typedef struct aq_turn {
+    uint8_t key[32]; /* of the answer's request: aq_req_get_prompt */
+    const int32_t *tok;
+    uint32_t n_tok; /* its prompt and what was sampled, without the token that ended it */
+    uint32_t msg;   /* the message of the answer in messages_json, from 0 */
+} aq_turn;
+
 typedef struct aq_req_in { /* copied by aq_submit */
     /** An OpenAI-shaped array, strict, order kept. Roles: system, developer (read as system), user, assistant, tool. content: a
      * text, or parts of type text (joined by newlines); for assistant also null. tool_calls: arguments as JSON text or object.
@@ -398,6 +408,7 @@ typedef struct aq_req_in { /* copied by aq_submit */
                               * {"type":"object"}. Not together with REQUIRED or NAMED */
     const char
         *vars_json; /* further variables of the chat template, one object: chat_template_kwargs */
+    const aq_turn *turn;   /* NULL = none is known */
     const char *tool_name; /* AQ_TOOLS_NAMED */
     uint32_t tool_choice;  /* AQ_TOOLS_*; without tools only AUTO and NONE */
     bool one_call;         /* the answer ends after its first call (parallel_tool_calls: false) */
@@ -463,9 +474,12 @@ int aq_submit(aq_engine *, const aq_req_in *, void (*wake)(void *), void *user, 
 int aq_req_pop(aq_req *,
                aq_event *ret); /* 1 or 0; one reader; taking from a full ring un-parks the chat */
 /** The prompt that aq_submit would have the model read for these messages, tools and variables; nothing is computed. Either may be
- * NULL; the caller clears what it gets. Errors as aq_submit's of the messages. Any thread. */
+ * NULL; the caller clears what it gets. The text is the template's, whatever `turn` holds. Errors as aq_submit's of the messages. Any
+ * thread. */
 int aq_chat_prompt(const aq_model *, const aq_req_in *, aq_bytes *ret_text, aq_toks *ret_toks,
                    aq_err *) AQ_MUST;
+/** The prompt of a request of messages and tools (else no tokens) and the key of what it was made of. Both stay as they are. */
+const aq_toks *aq_req_get_prompt(const aq_req *, uint8_t ret_key[32]);
 typedef struct aq_req_state {
     uint32_t prompt_tok, read_tok, gen_tok,
         queued; /* queued: requests before this one, 0 = running */
