@@ -25,7 +25,7 @@ SCHEMA = {
     '$defs': {'point': {'type': 'object', 'additionalProperties': False, 'required': ['x', 'ok'],
                         'properties': {'x': {'type': 'integer', 'minimum': -99, 'maximum': 99}, 'ok': {'type': 'boolean'}, 'next': {'anyOf': [{'type': 'null'}, {'$ref': '#/$defs/end'}]}}},
               # no chain without end: a small model that is hot never comes to it
-              'end': {'type': 'object', 'additionalProperties': False, 'required': ['x'], 'properties': {'x': {'type': 'integer'}}}},
+              'end': {'type': 'object', 'additionalProperties': False, 'required': ['x'], 'properties': {'x': {'type': 'integer', 'minimum': 0, 'maximum': 9}}}},
     'properties': {'name': {'type': 'string', 'maxLength': 12}, 'n': {'type': 'integer', 'minimum': 0, 'maximum': 1000}, 'kind': {'enum': ['a', 'b\u00e9', '\u6c34', None]},
                    'list': {'type': 'array', 'items': {'type': 'object', 'properties': {'k': {'type': 'string', 'maxLength': 4}}, 'required': ['k'], 'additionalProperties': False},
                             'minItems': 1, 'maxItems': 3},
