@@ -229,7 +229,7 @@ def user(src, runtime, bundle, home):
         app.wait_for('label', lambda n: n.startswith('CPU ('))
         app.ask(QUESTION)
         answer = app.answer_text(app.finished(1))
-        tap.ok(len(answer) > 20, 'the first start leads into a chat, and the guide answers', driver.Later(app.tree))
+        tap.ok(len(answer) > 20, 'the first start leads into a chat, and the guide answers', app.tree)
 
         # Found, published, paired.
         waits = peer('waits')
@@ -248,7 +248,7 @@ def user(src, runtime, bundle, home):
         tap.ok(shown == digits and peer('match') == '0' and app.wait_for('label', 'Paired with Laptop'), 'paired by the same digits on both', (shown, digits))
         wait(lambda: [b for b in app.all(BUTTON, 'Close')][-1].do_action(0))
         app.wait_gone('label', 'Paired with Laptop')
-        tap.ok(wait(lambda: app.one('list item', lambda n: n.startswith('Laptop'))), 'it is in the pool', driver.Later(app.tree))
+        tap.ok(wait(lambda: app.one('list item', lambda n: n.startswith('Laptop'))), 'it is in the pool', app.tree)
 
         # A file, by the portal.
         portal = shutil.which('fusermount3') and os.access('/dev/fuse', os.R_OK | os.W_OK)
@@ -261,7 +261,7 @@ def user(src, runtime, bundle, home):
         else:
             app.page('Models')
             app.click(BUTTON, 'Open From Disk…')
-            tap.ok(wait(opened), 'a model is opened through the file portal and read by position', driver.Later(app.tree))
+            tap.ok(wait(opened), 'a model is opened through the file portal and read by position', app.tree)
         tap.ok(app.close() == 0, 'closing ends it with 0', app.messages())
 
         tap.ok(all(os.path.exists(os.path.join(var, *p)) for p in (('data', 'aquifer', 'chats.sqlite'), ('.local', 'state', 'aquifer', 'pool', 'mode'),
@@ -271,7 +271,7 @@ def user(src, runtime, bundle, home):
         app.wait_for('label', lambda n: n.startswith('CPU ('))
         tap.ok(not app.one('label', 'Welcome to Aquifer') and app.wait_for('list item', QUESTION), 'the next start has the chat, and no first page')
         app.page('Pool')
-        tap.ok(wait(lambda: app.one('list item', lambda n: n.startswith('Laptop'))), 'and the second PC', driver.Later(app.tree))
+        tap.ok(wait(lambda: app.one('list item', lambda n: n.startswith('Laptop'))), 'and the second PC', app.tree)
         tap.ok(app.close() == 0, 'closing ends it with 0', app.messages())
 
         code, _, said = flatpak('uninstall', '--user', '-y', '--noninteractive', APP)
