@@ -121,7 +121,8 @@ def versions():
     question = app.all('list item', 'Question')[0]
     tap.ok(wait(lambda: app.one('label', '2/2', question)), 'as its second version', app.tree)
     app.press(app.one(BUTTON, 'Earlier Version', question))
-    tap.ok(wait(lambda: app.one('label', QUESTION)), 'and the first can be shown', app.tree)
+    # in its row: the chat's title says the same
+    tap.ok(wait(lambda: app.one('label', QUESTION, app.one('list item', 'Question'))), 'and the first can be shown', app.tree)
     question = app.all('list item', 'Question')[0]
     app.press(app.one(BUTTON, 'Delete From Here', question))
     app.click(BUTTON, 'Delete')
