@@ -225,7 +225,7 @@ static int finish(aq_bytes *b, uint8_t *p, const float *x, uint32_t n_rows, cons
 int aq_wire_put_window(aq_bytes *b, uint64_t seq, const aq_window *w, const aq_wire_fmt *f,
                        const aq_hop *hop, uint32_t n_hop, aq_err *err)
 {
-    uint8_t *p;
+    uint8_t *p = NULL;
     int rc;
 
     if ((rc = check_fmt(f, err)) < 0)
@@ -274,7 +274,7 @@ int aq_wire_put_rows(aq_bytes *b, uint64_t seq, const aq_done *d, const aq_wire_
 {
     uint32_t n_text = d->rc ? (uint32_t)strnlen(d->err.text, sizeof d->err.text - 1) : 0;
     uint32_t n_back = d->rc ? 0 : d->n_back;
-    uint8_t *p;
+    uint8_t *p = NULL;
     int rc;
 
     if ((rc = check_fmt(f, err)) < 0)

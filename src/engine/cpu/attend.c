@@ -105,7 +105,8 @@ static void see_all(const attn_job *j, const aq_run *run, uint32_t kv_head, uint
     uint32_t end = run->kv0 + row + 1, t = window && end > window ? end - window : 0;
     for (t = t / AQ_ATTN_TOK * AQ_ATTN_TOK; t < last; t += AQ_ATTN_TOK)
         for (uint32_t r = 0, n_same; r < n_row; r += n_same) {
-            uint32_t from[2], to[2], same = 0; /* of the first row of those alike, of the next */
+            uint32_t from[2] = {0}, to[2] = {0},
+                     same = 0; /* of the first row of those alike, of the next */
             for (n_same = 0; r + n_same < n_row; n_same++, same = 1) {
                 uint32_t e = run->kv0 + row + r + n_same + 1,
                          f = window && e > window ? e - window : 0;

@@ -161,7 +161,7 @@ static int literal(maker *m, const aq_json *v, uint32_t next, uint32_t *ret)
 
 static int literals(maker *m, const aq_json *list, uint32_t next, uint32_t *ret)
 {
-    uint32_t n = AQ_G_NONE, one;
+    uint32_t n = AQ_G_NONE, one = AQ_G_NONE;
     int rc;
 
     if (list->kind != AQ_JSON_ARR || !list->n)
