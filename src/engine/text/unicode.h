@@ -52,7 +52,8 @@ extern const uint32_t aq_uni_case_upper_n, aq_uni_case_lower_n, aq_uni_case_titl
 extern const aq_uni_special aq_uni_special_upper[], aq_uni_special_lower[], aq_uni_special_title[];
 extern const uint32_t aq_uni_special_upper_n, aq_uni_special_lower_n, aq_uni_special_title_n;
 
-/** True for the Han script. */
-bool aq_uni_is_han(uint32_t cp);
+/* ---- generated sets (range-table.c) ---- */
+bool aq_uni_is_han(uint32_t cp);      /* the Han script */
+bool aq_uni_is_deepseek(uint32_t cp); /* letters that are a word to deepseek-llm */
 
 #endif
