@@ -31,7 +31,6 @@
 #define AQ_API_MODEL_BYTES 512u     /* of the name that a client gives the model */
 #define AQ_API_TOP_MAX 20u          /* log-probabilities of a token */
 #define AQ_API_OUT_BYTES (1u << 20) /* unsent bytes of one client before its chat waits */
-#define AQ_API_TOOLS 0              /* the engine reads calls and keeps to schemas */
 #define AQ_API_ARENA_BYTES (1u << 30)
 
 /* ---- json.c ---------------------------------------------------------------------------------- */
@@ -120,6 +119,7 @@ typedef struct aq_ask {
     bool stream, usage; /* usage: a chunk of it at the end of a stream */
     bool echo;
     const aq_json *tools_in; /* as the dialect has them */
+    const aq_json *allowed;  /* array: only these of them; NULL = all */
 } aq_ask;
 void aq_ask_clear(aq_ask *);
 /** Parse the body, which must be an object, and take its "model". */
@@ -134,6 +134,11 @@ int aq_ask_max(aq_ask *, const char *key, aq_fault *) AQ_MUST;
 int aq_ask_tools(aq_ask *, aq_fault *) AQ_MUST;
 /** `list` (comma-separated, OpenAI-shaped) becomes the tools, if the choice agrees. named: the tool that it names is among them. */
 int aq_ask_tools_end(aq_ask *, aq_jw *list, bool named, aq_fault *) AQ_MUST;
+/** A tool_choice of type allowed_tools, whose "mode" and "tools" are v's. */
+int aq_ask_allow(aq_ask *, const aq_json *v, aq_fault *) AQ_MUST;
+bool aq_ask_allows(const aq_ask *, const char *tool);
+/** A format of the answer that has no schema: text, or json_object. False: another type. */
+bool aq_ask_plain(aq_ask *, const char *type);
 /** The schema of the answer. */
 int aq_ask_schema(aq_ask *, const aq_json *schema, aq_fault *) AQ_MUST;
 /** Variables of the chat template: "chat_template_kwargs" of the body, and one more (name NULL: none) whose value is JSON. */

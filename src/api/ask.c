@@ -281,7 +281,8 @@ int aq_ask_effort(aq_ask *a, const char *effort, aq_fault *f)
     return aq_ask_vars(a, value ? "reasoning_effort" : NULL, value, f);
 }
 
-/* "tool_choice": none, auto, required, or {"type":"function","function":{"name":…}}. */
+/* "tool_choice": none, auto, required, {"type":"function","function":{"name":…}}, or
+ * {"type":"allowed_tools","allowed_tools":{"mode":…,"tools":[…]}}. */
 static int tool_choice(aq_ask *a, aq_fault *f)
 {
     const aq_json *v = aq_json_get(a->body, "tool_choice");
@@ -300,11 +301,43 @@ static int tool_choice(aq_ask *a, aq_fault *f)
     }
     const aq_json *fn = aq_json_get(v, "function");
     const char *type = aq_json_str(v, "type");
-    if (type && !strcmp(type, "allowed_tools")) /* as in responses: any of the tools */
-        return 0;
+    if (type && !strcmp(type, "allowed_tools"))
+        return aq_ask_allow(a, aq_json_get(v, type), f);
     a->tool_name = aq_json_str(fn ? fn : v, "name");
     a->tool_choice = AQ_TOOLS_NAMED;
     return a->tool_name ? 0 : aq_fault_field(f, "tool_choice", "'tool_choice' names no function");
+}
+
+int aq_ask_allow(aq_ask *a, const aq_json *v, aq_fault *f)
+{
+    const char *mode = aq_json_str(v, "mode");
+    const aq_json *list = aq_json_get(v, "tools");
+    bool good = mode && (!strcmp(mode, "auto") || !strcmp(mode, "required")) && list &&
+                list->kind == AQ_JSON_ARR;
+
+    for (const aq_json *t = good && list->n ? list->item : NULL; t; t = t->next)
+        good = good && t->kind == AQ_JSON_OBJ;
+    if (!good)
+        return aq_fault_field(f, "tool_choice",
+                              "'tool_choice' of type allowed_tools needs a mode, auto or required, "
+                              "and a list of tools");
+    a->allowed = list;
+    if (!strcmp(mode, "required"))
+        a->tool_choice = AQ_TOOLS_REQUIRED;
+    return 0;
+}
+
+bool aq_ask_allows(const aq_ask *a, const char *tool)
+{
+    if (!a->allowed)
+        return true;
+    for (const aq_json *t = a->allowed->n ? a->allowed->item : NULL; t; t = t->next) {
+        const aq_json *fn = aq_json_get(t, "function");
+        const char *name = aq_json_str(fn ? fn : t, "name");
+        if (name && !strcmp(name, tool))
+            return true;
+    }
+    return false;
 }
 
 int aq_ask_tools_end(aq_ask *a, aq_jw *list, bool named, aq_fault *f)
@@ -325,6 +358,13 @@ int aq_ask_tools_end(aq_ask *a, aq_jw *list, bool named, aq_fault *f)
     aq_jw_n(&a->tools, "]", 2); /* with its NUL */
     int rc = AQ_MIN(a->tools.rc, list->rc);
     return rc < 0 ? aq_fault_err(f, rc, NULL) : 0;
+}
+
+bool aq_ask_plain(aq_ask *a, const char *type)
+{
+    if (type && !strcmp(type, "json_object"))
+        a->schema_json = "{\"type\":\"object\"}";
+    return a->schema_json || (type && !strcmp(type, "text"));
 }
 
 int aq_ask_schema(aq_ask *a, const aq_json *schema, aq_fault *f)
@@ -354,6 +394,12 @@ int aq_ask_tools(aq_ask *a, aq_fault *f)
             return aq_fault_field(
                 f, "tools",
                 "'tools' has one that is not {\"type\":\"function\",\"function\":{\"name\":…}}");
+        const aq_json *params = aq_json_get(fn, "parameters");
+        if (params && params->kind != AQ_JSON_OBJ && params->kind != AQ_JSON_NULL)
+            return aq_fault_field(f, "tools", "'tools' has '%.80s', whose parameters are no object",
+                                  name);
+        if (!aq_ask_allows(a, name))
+            continue;
         named = named || (a->tool_name && !strcmp(a->tool_name, name));
         aq_jw_s(&list, list.b.n ? "," : "");
         aq_jw_v(&list, t);

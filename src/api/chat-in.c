@@ -118,12 +118,8 @@ static int response_format(aq_ask *a, aq_fault *f)
     if (rc < 1)
         return rc;
     const char *type = aq_json_str(v, "type");
-    if (type && !strcmp(type, "text"))
+    if (aq_ask_plain(a, type))
         return 0;
-    if (type && !strcmp(type, "json_object")) {
-        a->schema_json = "{\"type\":\"object\"}";
-        return 0;
-    }
     if (!type || strcmp(type, "json_schema") != 0)
         return aq_fault_field(f, "response_format",
                               "'response_format' can be of type text, json_object or json_schema");

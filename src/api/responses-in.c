@@ -185,6 +185,8 @@ static int put_tools(const aq_ask *a, const aq_json *list, aq_jw *out, uint32_t 
             continue; /* one that OpenAI's servers run */
         if (!name || !*name)
             return aq_fault_field(f, "tools", "'tools' has one without a name");
+        if (!aq_ask_allows(a, name))
+            continue;
         *named = *named || (a->tool_name && !strcmp(a->tool_name, name));
         if (!custom) {
             aq_put_tool(out, name, aq_json_str(t, "description"),
@@ -217,10 +219,12 @@ static int choice_of(aq_ask *a, aq_fault *f)
         a->tool_choice = AQ_TOOLS_NAMED;
         if (!(a->tool_name = aq_json_str(v, "name")))
             return aq_fault_field(f, "tool_choice", "'tool_choice' names no function");
+    } else if (type && !strcmp(type, "allowed_tools")) {
+        return aq_ask_allow(a, v, f);
     } else if (s || v->kind != AQ_JSON_OBJ) {
         return aq_fault_field(f, "tool_choice",
                               "'tool_choice' can be auto, none, required or a function");
-    } /* a tool that OpenAI's servers run, or a list of allowed ones: auto */
+    } /* a tool that OpenAI's servers run: auto */
     return 0;
 }
 
@@ -249,12 +253,8 @@ static int format(aq_ask *a, aq_fault *f)
     if (rc < 1)
         return rc;
     const char *type = aq_json_str(v, "type");
-    if (type && !strcmp(type, "text"))
+    if (aq_ask_plain(a, type))
         return 0;
-    if (type && !strcmp(type, "json_object")) {
-        a->schema_json = "{\"type\":\"object\"}";
-        return 0;
-    }
     rc = aq_field_of(v, "schema", AQ_JSON_OBJ, &schema, f);
     if (!type || strcmp(type, "json_schema") != 0 || rc < 1)
         return aq_fault_field(

@@ -73,6 +73,10 @@ c = s.chat('@one', tools=fn, tool_choice='none').json()['choices'][0]
 ok(c['finish_reason'] == 'stop' and 'tool_calls' not in c['message'], 'tool_choice none: no call', c)
 for more, param in (({'tools': 5}, 'tools'), ({'tools': [{'type': 'function'}]}, 'tools'), ({'tools': [5]}, 'tools'), ({'tool_choice': 'required'}, 'tool_choice'),
                     ({'tools': fn, 'tool_choice': 'king'}, 'tool_choice'), ({'tools': fn, 'tool_choice': {'type': 'function', 'function': {'name': 'nope'}}}, 'tool_choice'),
+                    ({'tools': fn, 'tool_choice': {'type': 'allowed_tools', 'allowed_tools': {'mode': 'some', 'tools': []}}}, 'tool_choice'),
+                    ({'tools': fn, 'tool_choice': {'type': 'allowed_tools'}}, 'tool_choice'),
+                    ({'tools': fn, 'tool_choice': {'type': 'allowed_tools', 'allowed_tools': {'mode': 'auto', 'tools': [5]}}}, 'tool_choice'),
+                    ({'tools': fn, 'tool_choice': {'type': 'allowed_tools', 'allowed_tools': {'mode': 'required', 'tools': []}}}, 'tool_choice'),
                     ({'response_format': {'type': 'xml'}}, 'response_format'), ({'response_format': {'type': 'json_schema'}}, 'response_format'),
                     ({'parallel_tool_calls': 1}, 'parallel_tool_calls'), ({'chat_template_kwargs': 1}, 'chat_template_kwargs')):
     a = s.chat('hi', **more)
@@ -122,6 +126,14 @@ for stream in (False, True):
 # responses
 flat = [{'type': 'function', 'name': n, 'parameters': PARAMS[n], 'strict': False} for n in ('get', 'put')]
 flat += [{'type': 'custom', 'name': 'patch', 'format': {'type': 'grammar'}}, {'type': 'web_search'}, {'type': 'namespace', 'name': 'mcp', 'tools': [dict(flat[0], name='inner')]}]
+allowed = {'mode': 'auto', 'tools': [{'type': 'function', 'function': {'name': 'put'}}]}
+told = [s.ask('/apply-template', {'messages': [{'role': 'user', 'content': 'hi'}], 'tools': fn, 'tool_choice': c}).json()['prompt']
+        for c in ('auto', {'type': 'allowed_tools', 'allowed_tools': allowed})]
+ok(['"get"' in p for p in told] == [True, False] and all('"put"' in p for p in told), 'allowed_tools: the model is told of these only', told)
+u = [s.ask('/v1/responses', {'input': 'hi', 'tools': flat, 'tool_choice': c}).json()['usage']['input_tokens']
+     for c in ('auto', {'type': 'allowed_tools', 'mode': 'auto', 'tools': [{'type': 'function', 'name': 'put'}]})]
+ok(u[1] < u[0], 'responses: allowed_tools too', u)
+
 d = s.ask('/v1/responses', {'input': '@two', 'tools': flat}).json()
 o = d['output']
 ok([x['type'] for x in o] == ['function_call'] * 2 and [x['name'] for x in o] == ['get', 'put'] and json.loads(o[1]['arguments']) == json.loads(two)
