@@ -382,9 +382,8 @@ const char *aq_presence_text(aq_presence_state s)
                "add this PC by address on the others.";
     case AQ_PRESENCE_TWIN:
         return "Another PC on this network has the identity of this one, as if its state folder "
-               "had "
-               "been copied: a pool cannot tell them apart. Turn the Pool off on one of the two, "
-               "remove its folder ~/.local/state/aquifer/pool, and pair it anew.";
+               "had been copied: a pool cannot tell them apart. Turn the Pool off on one of the "
+               "two, remove its folder ~/.local/state/aquifer/pool, and pair it anew.";
     case AQ_PRESENCE_PORT_USED:
         return "Another program on this PC uses the Pool's port, so other PCs cannot reach this "
                "one. End that program, or choose another port.";
