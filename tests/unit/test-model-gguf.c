@@ -272,8 +272,9 @@ static void models(void)
     with_name("llama", "llama", "lxama", AQ_E_UNSUPPORTED,
               "'lxama', which this version does not run; it runs llama, qwen2, qwen3, ",
               "an unknown architecture");
-    with_name("deepseek2", "key_length_mla", "key_length_mlx", AQ_E_UNSUPPORTED, "of an old form",
-              "latent attention in one piece");
+    with_name("deepseek2", "key_length_mla", "key_length_mlx", AQ_E_FORMAT,
+              "lacks the tensor 'blk.0.attn_kv_b.weight'",
+              "keys of a file with attn_kv_b, which is not there");
     with_name("qwen3", "yarn", "yarm", AQ_E_UNSUPPORTED, "rope scaling 'yarm'",
               "a rope scaling of another name");
     with_name("gpt-oss", "attn_sinks", "attn_sinkx", AQ_E_FORMAT, "lacks the tensor",

@@ -6,6 +6,8 @@
 #include "jinja-priv.h"
 #include "text-data.h"
 
+#include <locale.h>
+
 /* A source as the name of a case: on one line and without what TAP reads. */
 static const char *named(const char *src)
 {
@@ -128,6 +130,15 @@ static void test_spans(void)
          two, "⟦aXbXc⟧|⟦q⟧|"},
         {"{% for c in messages[0] %}{{ c }}.{% endfor %}", two, "⟦a⟧.⟦X⟧.⟦b⟧.⟦X⟧.⟦c⟧."},
         {"{{ messages[1] * 2 }}{{ messages | map('upper') | first }}", two, "⟦q⟧⟦q⟧⟦AXBXC⟧"},
+        {"{{ '<%s|%5s>' % (messages[1], messages[1]) }}", two, "<⟦q⟧|    ⟦q⟧>"},
+        {"{{ '[{:>3}{m!r}]'.format(messages[1], m=messages[1]) }}", two, "[  ⟦q⟧'⟦q⟧']"},
+        {"{{ messages[1] | center(5) }}{{ messages[0] | truncate(4, true, '', 0) }}", two,
+         "  ⟦q⟧  ⟦aXbX⟧"},
+        {"{{ messages[1].ljust(3, '<') }}{{ messages[1] | format }}", two, "⟦q⟧<<⟦q⟧"},
+        {"{% set c = cycler(messages[1], 'x') %}{{ c.next() ~ c.next() ~ c.next() }}", two,
+         "⟦q⟧x⟦q⟧"},
+        {"{% macro f() %}{{ kwargs }}{% endmacro %}{{ f(**tools[0].function.arguments) }}", tool,
+         "{'⟦k\\n⟧': '⟦v\"w⟧'}"},
         {"{{ messages }}", "{\"messages\":[{\"role\":\"<|x|>\",\"<k>\":1,\"k\":2}]}",
          "[{'role': '⟦<|x|>⟧', '⟦<k>⟧': 1, 'k': 2}]"},
     };
@@ -173,6 +184,19 @@ static void test_errors(void)
         {"{{ range(10000000000) }}", -AQ_E_LIMIT, "range"},
         {"{{ 'x'.zfill(10000000000) }}", -AQ_E_LIMIT, ""},
         {"{{ 'x' | indent(10000000000) }}", -AQ_E_LIMIT, ""},
+        {"{{ 'x'.ljust(10000000000) }}", -AQ_E_LIMIT, "filled up"},
+        {"{{ '%9999999999s' % x }}", -AQ_E_LIMIT, "filled up"},
+        {"{{ '%*d' % (9999999, x) }}", -AQ_E_LIMIT, "filled up"},
+        {"{{ '{:0999999999}'.format(x) }}", -AQ_E_LIMIT, "filled up"},
+        {"{{ '%.9999f' % x }}", -AQ_E_LIMIT, "digits"},
+        {"{{ '%s %s' % x }}", -AQ_E_FORMAT, "fewer values"},
+        {"{{ '{0}{}'.format(x) }}", -AQ_E_FORMAT, "without a number"},
+        {"{{ '{:{:{}}}'.format(x, x, x) }}", -AQ_E_FORMAT, "too deeply"},
+        {"{{ '{:09,}'.format(x) }}", -AQ_E_UNSUPPORTED, "groups of digits"},
+        {"{{ range(**x) }}", -AQ_E_FORMAT, "no dict"},
+        {"{{ lipsum() }}", -AQ_E_UNSUPPORTED, "by chance"},
+        {"{{ [x] | random }}", -AQ_E_UNSUPPORTED, "chance"},
+        {"{{ x | striptags }}", -AQ_E_UNSUPPORTED, "'striptags' is not supported"},
     };
     AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
     const aq_json *vars = data_parse(a, "{\"x\":1}", 7);
@@ -188,6 +212,29 @@ static void test_errors(void)
     ok(aq_tmpl_new("x", 1, &t, NULL) == 0 &&
            aq_tmpl_render(t, data_parse(a, "[1]", 3), &r, NULL) == -AQ_E_INVAL,
        "variables must be an object");
+}
+
+static void test_locale(void)
+{
+    static const char *const commas[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8", "de_DE"};
+    static const char src[] =
+        "{{ 0.5 + x }} {{ '1.5' | float }} {{ '%.2f' % x }} {{ x | round(1) }}";
+    const char *got = NULL;
+
+    for (size_t i = 0; !got && i < AQ_LEN(commas); i++)
+        got = setlocale(LC_NUMERIC, commas[i]);
+    if (!got) {
+        tap_skip("a point in a language of commas", "no such locale is installed");
+        return;
+    }
+    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+    AQ_AUTO(aq_rendered_clear) aq_rendered r = {0};
+    int rc = render(src, strlen(src), data_parse(a, "{\"x\":2.25}", 10), &r, NULL);
+    static const char want[] = "2.75 1.5 2.25 2.2";
+    ok(rc == 0 && r.text.n == strlen(want) && !memcmp(r.text.p, want, r.text.n),
+       "numbers of templates have points in a language of commas");
+    ok(strtod("1,5", NULL) == 1.5, "which the thread keeps");
+    setlocale(LC_NUMERIC, "C");
 }
 
 /* A part repeated n times, between a beginning and an end. */
@@ -323,6 +370,7 @@ int main(int argc, char **argv)
     test_spans();
     test_errors();
     test_nesting();
+    test_locale();
     test_clock();
     test_whole();
     test_loops();

@@ -25,7 +25,7 @@ PARSERS = {
     'json': ['src/base/json.c', 'src/base/utf8.c'],
     'gguf': ['src/engine/model/gguf.c', 'src/engine/model/gguf-kv.c'],
     'tokenizer': [TEXT + f for f in ('bpe.c', 'detok.c', 'encode.c', 'split.c', 'split-deepseek.c', 'spm.c', 'vocab.c')],
-    'template': [TEXT + f'jinja-{f}.c' for f in ('lex', 'parse', 'expr', 'eval', 'op', 'value', 'print', 'string', 'filter',
+    'template': [TEXT + f'jinja-{f}.c' for f in ('lex', 'parse', 'expr', 'eval', 'op', 'value', 'print', 'string', 'filter', 'format',
                                                  'method', 'test')] + [TEXT + 'template.c'],
     'toolparse': [TEXT + f'toolparse{f}.c' for f in ('', '-json', '-xml', '-gemma', '-harmony')],
     'body': [API + f for f in ('ask.c', 'build.c', 'chat-in.c', 'field.c', 'messages-in.c', 'responses-in.c')],

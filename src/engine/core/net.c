@@ -190,18 +190,31 @@ static int load_vector(loader *ld, int32_t tensor, uint32_t row0, uint32_t rows,
     return 0;
 }
 
-enum { ONE, STACK, EXPERTS };
-static int load_matrix(loader *ld, int32_t tensor, int kind, uint32_t row0, uint32_t part,
+static int put_matrix(loader *ld, const aq_mat_src *s, aq_mat *ret, aq_err *err)
+{
+    aq_mat m = {
+        .type = s->t->type, .rows = s->rows, .cols = s->cols, .e0 = s->e0, .n_mat = s->n_mat};
+    int rc = ld->net->blocks->mat_load(ld->net->ctx, s, &m, err);
+    if (rc < 0)
+        return aq_err_prefix(err, rc, "%.*s", (int)s->t->name.n, s->t->name.p);
+    ld->net->bytes += m.bytes;
+    *ret = m;
+    return 0;
+}
+
+/* Matrices of a tensor: those of the experts that are held here, or all n of them, one behind the other. */
+enum { EXPERTS, ONE };
+static int load_matrix(loader *ld, int32_t tensor, uint32_t n_mat, uint32_t row0, uint32_t part,
                        aq_mat *ret, aq_err *err)
 {
     const aq_tensor *t = &ld->net->model->tensor[tensor];
-    uint32_t e0 = 0, e1 = 1;
-    uint64_t rows = AQ_MAX(t->ne[1], 1), n = mats_of(t);
-    if (kind == EXPERTS)
+    uint64_t n = n_mat == EXPERTS ? mats_of(t) : n_mat;
+    uint64_t rows = AQ_MAX(t->ne[1], 1) * mats_of(t) / n;
+    uint32_t e0 = 0, e1 = n_mat;
+    if (n_mat == EXPERTS)
         expert_range(ld->place, n, &e0, &e1);
-    if (kind == STACK)
-        e1 = (uint32_t)n;
-    if (t->ne[0] > UINT32_MAX || rows > UINT32_MAX || e0 >= e1 || e1 > n || (kind == ONE && n != 1))
+    if (t->ne[0] > UINT32_MAX || rows > UINT32_MAX || e0 >= e1 || e1 > n ||
+        (n_mat == ONE && mats_of(t) != 1))
         return aq_fail(err, AQ_E_INVAL, "%.*s: experts [%u, %u) of %" PRIu64 " cannot be held here",
                        (int)t->name.n, t->name.p, e0, e1, n);
     aq_mat_src s = {.src = ld->src,
@@ -214,12 +227,92 @@ static int load_matrix(loader *ld, int32_t tensor, int kind, uint32_t row0, uint
                     .e0 = e0,
                     .n_mat = e1 - e0,
                     .progress = ld->progress};
-    aq_mat m = {.type = t->type, .rows = s.rows, .cols = s.cols, .e0 = e0, .n_mat = s.n_mat};
-    int rc = ld->net->blocks->mat_load(ld->net->ctx, &s, &m, err);
+    return put_matrix(ld, &s, ret, err);
+}
+
+/* ---- the keys' half of a tensor kv_b ---- */
+
+static int read_memory(void *self, uint32_t tensor, uint64_t off, void *dst, size_t n, aq_err *err)
+{
+    memcpy(dst, (const uint8_t *)self + off, n);
+    return 0;
+}
+
+/* One head, in [d_nope][n_lora] as stored, out [n_lora][d_nope]. */
+static void transpose_keys(const aq_layer *d, const aq_type *type, const uint8_t *in, float *f,
+                           uint8_t *out)
+{
+    const uint32_t size = aq_keys_type(type)->block_bytes;
+    if (aq_keys_type(type) != type) {
+        type->dequant(in, f, (size_t)d->d_nope * d->n_lora);
+        in = (const uint8_t *)f;
+    }
+    for (size_t i = 0; i < d->d_nope; i++)
+        for (size_t r = 0; r < d->n_lora; r++)
+            memcpy(out + (r * d->d_nope + i) * size, in + (i * d->n_lora + r) * size, size);
+}
+
+/* The absorbed form multiplies queries by the transpose of what the file holds. Exact: no value is rounded anew. */
+static int load_keys(loader *ld, const aq_layer *d, aq_mat *ret, aq_err *err)
+{
+    const int32_t tensor = d->w[AQ_W_K_B];
+    const aq_tensor *t = &ld->net->model->tensor[tensor];
+    aq_tensor as = *t;
+    as.type = aq_keys_type(t->type);
+    size_t vals = (size_t)d->d_nope * d->n_lora, row = t->bytes / t->ne[1], one = d->d_nope * row;
+    AQ_AUTOFREE uint8_t *raw = malloc(one), *all = malloc(d->n_head * vals * as.type->block_bytes);
+    AQ_AUTOFREE float *f = malloc(vals * sizeof *f);
+    if (!raw || !all || !f)
+        return aq_fail(err, AQ_E_NOMEM, "%.*s: out of memory", (int)t->name.n, t->name.p);
+    aq_mat_src s = {.src = ld->src, .t = t, .tensor = (uint32_t)tensor};
+    for (uint32_t h = 0; h < d->n_head; h++) {
+        int rc = aq_mat_read(&s, h * (size_t)(d->d_nope + d->d_val) * row, raw, one, err);
+        if (rc < 0)
+            return rc;
+        transpose_keys(d, t->type, raw, f, all + h * vals * as.type->block_bytes);
+    }
+    const aq_wsrc memory = {.self = all, .read = read_memory};
+    s = (aq_mat_src){.src = &memory,
+                     .t = &as,
+                     .tensor = (uint32_t)tensor,
+                     .rows = d->n_lora,
+                     .t_rows = d->n_lora,
+                     .cols = d->d_nope,
+                     .n_mat = d->n_head,
+                     .progress = ld->progress};
+    return put_matrix(ld, &s, ret, err);
+}
+
+static int load_role(loader *ld, const aq_layer *d, int r, aq_net_layer *nl, aq_err *err)
+{
+    if (is_vector(r))
+        return load_vector(ld, d->w[r], d->row0[r], d->rows[r], &nl->v[r], &nl->n_v[r], err);
+    if (d->kv_b && r == AQ_W_K_B)
+        return load_keys(ld, d, &nl->m[r], err);
+    if (d->kv_b && r == AQ_W_V_B)
+        return load_matrix(ld, d->w[r], d->n_head, d->d_nope, d->d_val, &nl->m[r], err);
+    uint32_t n_mat = is_expert(r) ? EXPERTS : r == AQ_W_K_B || r == AQ_W_V_B ? d->n_head : ONE;
+    return load_matrix(ld, d->w[r], n_mat, d->row0[r], d->rows[r], &nl->m[r], err);
+}
+
+/* Factors of a role's results, one of each matrix; of a kv_b one for all. */
+static int load_factors(loader *ld, const aq_layer *d, int r, aq_net_layer *nl, aq_err *err)
+{
+    uint32_t n = 0, n_mat = nl->m[r].e0 + nl->m[r].n_mat;
+    AQ_AUTOFREE float *f = NULL;
+    int rc = load_vector(ld, d->fac[r], 0, 0, &f, &n, err);
     if (rc < 0)
-        return aq_err_prefix(err, rc, "%.*s", (int)t->name.n, t->name.p);
-    ld->net->bytes += m.bytes;
-    *ret = m;
+        return rc;
+    if (n == 1 && n_mat > 1) {
+        float *all = realloc(f, n_mat * sizeof *f);
+        if (!all)
+            return aq_fail(err, AQ_E_NOMEM, "weights: out of memory");
+        f = all;
+        for (uint32_t i = 1; i < n_mat; i++)
+            f[i] = f[0];
+    }
+    nl->m[r].fac = f + nl->m[r].e0;
+    nl->fac[r] = AQ_STEAL(f);
     return 0;
 }
 
@@ -238,16 +331,11 @@ static int load_layer(loader *ld, uint32_t l, aq_net_layer *nl, aq_err *err)
     for (int r = 0; r < AQ_W_N; r++) {
         if (d->w[r] < 0 || ((ld->place->flags & AQ_PLACE_EXPERTS) && !is_hosted(r)))
             continue;
-        int kind = is_expert(r) ? EXPERTS : r == AQ_W_K_B || r == AQ_W_V_B ? STACK : ONE;
-        int rc = is_vector(r)
-                     ? load_vector(ld, d->w[r], d->row0[r], d->rows[r], &nl->v[r], &nl->n_v[r], err)
-                     : load_matrix(ld, d->w[r], kind, d->row0[r], d->rows[r], &nl->m[r], err);
+        int rc = load_role(ld, d, r, nl, err);
         /* near ties of routers are upset by what a mixer's rounded inputs do to the residual stream */
         nl->m[r].fine = ld->net->model->info.n_expert > 0 && is_mixer(r);
-        if (rc >= 0 && d->fac[r] >= 0) {
-            rc = load_vector(ld, d->fac[r], 0, 0, &nl->fac[r], NULL, err);
-            nl->m[r].fac = nl->fac[r] ? nl->fac[r] + nl->m[r].e0 : NULL;
-        }
+        if (rc >= 0 && d->fac[r] >= 0)
+            rc = load_factors(ld, d, r, nl, err);
         if (rc < 0)
             return rc;
     }

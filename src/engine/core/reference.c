@@ -35,8 +35,10 @@ static int ref_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     r->n_worker = aq_rt_threads(rt);
     for (uint32_t i = 0; i < m->n_tensor; i++)
         r->wide = AQ_MAX(r->wide, m->tensor[i].ne[0]);
-    for (uint32_t l = 0; l < m->info.n_layer + m->info.n_draft; l++)
+    for (uint32_t l = 0; l < m->info.n_layer + m->info.n_draft; l++) {
         r->ff = AQ_MAX(r->ff, m->layer[l].n_ff_exp);
+        r->wide = AQ_MAX(r->wide, m->layer[l].d_nope); /* a row of transposed keys */
+    }
     if (r->wide > SIZE_MAX / 64 / r->n_worker)
         r->wide = 0;
     r->row = malloc(r->n_worker * r->wide * sizeof(float));

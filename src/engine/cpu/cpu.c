@@ -118,6 +118,8 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
                   (l >= 0 && !aq_layout_is_float(l) &&
                    !aq_cpu_rounds(rt, l, (uint32_t)AQ_MIN(m->tensor[i].ne[0], UINT32_MAX)));
     }
+    for (uint32_t l = 0; l < m->info.n_layer + m->info.n_draft; l++)
+        wide = AQ_MAX(wide, m->layer[l].d_nope); /* a row of transposed keys */
     if (wide > 1u << 22)
         return aq_fail(err, AQ_E_LIMIT, "rows of %llu values are too long (at most %u)",
                        (unsigned long long)wide, 1u << 22);

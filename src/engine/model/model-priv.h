@@ -227,6 +227,8 @@ typedef struct aq_layer {
         kv_back; /* reads the KV of the layer that many before; 0 = its own. No W_K then; no W_V: v = k before its norm */
     /* latent attention: n_kv 1, d_k = d_v = n_lora + n_rot, the entry is [latent | roped]; heads of q are [d_nope | n_rot] */
     uint32_t n_lora, d_nope, d_val;
+    uint8_t
+        kv_b; /* W_K_B and W_V_B are one tensor: of each head d_nope rows, of which keys take the transpose, then d_val */
     /* gated delta net: d × d state per v head; v head h uses k head h mod n_kh, or grouped h / (n_vh / n_kh) */
     uint32_t n_kh, n_vh, d_state, conv_k;
     uint8_t kh_grouped, z_sigmoid; /* z_sigmoid: the output is gated by σ(z), not silu(z) */
@@ -292,7 +294,13 @@ static inline uint32_t aq_kv_row_bytes(uint32_t kv_type, uint32_t n)
     return kv_type == AQ_KV_F32 ? 4 * n : kv_type == AQ_KV_F16 ? 2 * n : (n + 31) / 32 * 34;
 }
 
-/** Bytes as stored of what a layer's role is bound to (not -1): the tensor or its part. */
+/** How the keys' half of a tensor kv_b is held: transposed, so blocks that run along its rows cannot stay. */
+static inline const aq_type *aq_keys_type(const aq_type *stored)
+{
+    return stored->block_vals == 1 ? stored : aq_type_get(AQ_T_F32);
+}
+
+/** Bytes that are loaded for a layer's role (not -1): the tensor or its part, as stored but for the keys of a kv_b. */
 uint64_t aq_role_bytes(const aq_model *, const aq_layer *, uint32_t role);
 
 #endif

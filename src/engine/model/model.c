@@ -82,6 +82,20 @@ static bool input_scale(aq_str name)
     return name.n > n && !memcmp(name.p + name.n - n, end, n);
 }
 
+/** Beside attn_kv_b some files have its halves once more. */
+static bool said_twice(const aq_model *m, aq_str name)
+{
+    static const char *const half[] = {"attn_k_b.weight", "attn_v_b.weight"};
+    for (uint32_t i = 0; i < m->info.n_layer + m->info.n_draft; i++)
+        for (size_t j = 0; j < AQ_LEN(half) && m->layer[i].kv_b; j++) {
+            char full[40];
+            int n = snprintf(full, sizeof full, "blk.%u.%s", i, half[j]);
+            if (name.n == (uint32_t)n && !memcmp(name.p, full, name.n))
+                return true;
+        }
+    return false;
+}
+
 /** A tensor `blk.N.…` of a layer that is not computed. */
 static bool left_out(const aq_model *m, aq_str name)
 {
@@ -115,7 +129,8 @@ static int check_all_bound(const aq_model *m, aq_err *err)
         }
     for (uint32_t i = 0; i < m->n_tensor; i++) {
         char show[AQ_SHOW_BYTES];
-        if (!used[i] && !left_out(m, m->tensor[i].name) && !input_scale(m->tensor[i].name))
+        if (!used[i] && !left_out(m, m->tensor[i].name) && !input_scale(m->tensor[i].name) &&
+            !said_twice(m, m->tensor[i].name))
             return aq_fail(err, AQ_E_UNSUPPORTED,
                            "%s: tensor '%s' has no place in a %s model as this version knows it, "
                            "so the answers would be wrong without it",
@@ -129,6 +144,10 @@ uint64_t aq_role_bytes(const aq_model *m, const aq_layer *l, uint32_t role)
 {
     const aq_tensor *t = &m->tensor[l->w[role]];
     uint64_t whole = t->ne[1] > 1 ? t->ne[1] : t->ne[0];
+    if (l->kv_b && role == AQ_W_K_B)
+        return (uint64_t)l->n_head * l->d_nope * l->n_lora * aq_keys_type(t->type)->block_bytes;
+    if (l->kv_b && role == AQ_W_V_B)
+        return t->bytes / whole * l->n_head * l->d_val;
     return l->rows[role] ? t->bytes / whole * l->rows[role] : t->bytes;
 }
 

@@ -98,6 +98,60 @@ static void assign(jx *x, const jx_node *t, jv val)
 
 /* ---- calls ---- */
 
+/* `*list` behind the positional arguments. */
+static void add_list(jx *x, jv more, jx_args *a)
+{
+    jv l = aq_jx_iter(x, more);
+    jv *pos = x->rc ? NULL : aq_jx_alloc(x, ((size_t)a->n_pos + l.l->n + 1) * sizeof *pos);
+    if (!pos)
+        return;
+    if (a->n_pos)
+        memcpy(pos, a->pos, a->n_pos * sizeof *pos);
+    if (l.l->n)
+        memcpy(pos + a->n_pos, l.l->item, l.l->n * sizeof *pos);
+    a->pos = pos;
+    a->n_pos += l.l->n;
+}
+
+/* `**dict` behind the named ones. */
+static void add_dict(jx *x, jv more, jx_args *a)
+{
+    if (more.kind != V_DICT) {
+        aq_jx_fail(x, AQ_E_FORMAT, "behind ** there is a %s, no dict", aq_jx_kind(more));
+        return;
+    }
+    size_t n = (size_t)a->n_kw + more.d->n + 1;
+    const char **name = aq_jx_alloc(x, n * sizeof *name);
+    jv *kw = aq_jx_alloc(x, n * sizeof *kw), *keys = aq_jx_alloc(x, n * sizeof *keys);
+    for (uint32_t i = 0; !x->rc && i < a->n_kw; i++) {
+        name[i] = a->kw_name[i];
+        kw[i] = a->kw[i];
+        keys[i] = aq_jx_strz(x, name[i]);
+    }
+    for (uint32_t i = 0; !x->rc && i < more.d->n; i++) {
+        jv key = more.d->pair[i].key;
+        char *p = key.kind == V_STR ? aq_jx_alloc(x, (size_t)key.s->n + 1) : NULL;
+        if (p)
+            memcpy(p, key.s->p, key.s->n);
+        else
+            aq_jx_fail(x, AQ_E_FORMAT, "the keys behind ** have to be strings");
+        for (uint32_t k = 0; p && k < a->n_kw; k++)
+            if (!strcmp(name[k], p))
+                aq_jx_fail(x, AQ_E_FORMAT, "the argument '%.60s' is given twice", p);
+        if (x->rc)
+            return;
+        name[a->n_kw + i] = p;
+        kw[a->n_kw + i] = more.d->pair[i].val;
+        keys[a->n_kw + i] = key;
+    }
+    if (x->rc)
+        return;
+    a->kw_name = name;
+    a->kw = kw;
+    a->kw_key = keys;
+    a->n_kw += more.d->n;
+}
+
 /* Evaluate positional and named arguments of a call, filter or test. */
 static bool eval_args(jx *x, const jx_node *n, jx_args *ret)
 {
@@ -111,6 +165,10 @@ static bool eval_args(jx *x, const jx_node *n, jx_args *ret)
     for (uint32_t i = 0; i < n->n_kw; i++)
         kw[i] = aq_jx_eval(x, n->kw[i]);
     *ret = (jx_args){.pos = pos, .n_pos = n->n, .n_kw = n->n_kw, .kw_name = n->kw_name, .kw = kw};
+    if (!x->rc && n->c)
+        add_list(x, aq_jx_eval(x, n->c), ret);
+    if (!x->rc && n->d)
+        add_dict(x, aq_jx_eval(x, n->d), ret);
     return !x->rc;
 }
 
@@ -160,7 +218,7 @@ static void bind_macro(jx *x, const jx_node *n, const jx_args *a)
         jv v = {.kind = V_UNSET};
         if (i < a->n_pos)
             v = a->pos[i];
-        for (uint32_t k = 0; k < a->n_kw; k++)
+        for (uint32_t k = 0; v.kind == V_UNSET && k < a->n_kw; k++)
             if (!strcmp(a->kw_name[k], n->item[i]->name))
                 v = a->kw[k];
         if (v.kind == V_UNSET)
@@ -173,13 +231,19 @@ static void bind_macro(jx *x, const jx_node *n, const jx_args *a)
         aq_jx_push(x, more, a->pos[i]);
     for (uint32_t k = 0; !x->rc && k < a->n_kw; k++) {
         bool is_param = false;
-        for (uint32_t i = 0; i < n->n; i++)
+        for (uint32_t i = a->n_pos; i < n->n; i++)
             is_param |= !strcmp(a->kw_name[k], n->item[i]->name);
-        if (!is_param && !strcmp(a->kw_name[k], "caller"))
+        if (!is_param && n->flag & JX_USES_CALLER && !strcmp(a->kw_name[k], "caller"))
             aq_jx_set(x, x->sym_caller, a->kw[k]);
+        else if (!is_param && n->flag & JX_USES_KWARGS)
+            aq_jx_put(x, named, aq_jx_kw_key(x, a, k), a->kw[k]);
         else if (!is_param)
-            aq_jx_put(x, named, aq_jx_strz(x, a->kw_name[k]), a->kw[k]);
+            aq_jx_fail(x, AQ_E_FORMAT, "the macro '%.60s' has no argument '%.60s'",
+                       n->name ? n->name : "caller", a->kw_name[k]);
     }
+    if (a->n_pos > n->n && !(n->flag & JX_USES_VARARGS))
+        aq_jx_fail(x, AQ_E_FORMAT, "the macro '%.60s' takes at most %u arguments",
+                   n->name ? n->name : "caller", n->n);
     aq_jx_set(x, x->sym_varargs, more);
     aq_jx_set(x, x->sym_kwargs, named);
 }
@@ -234,6 +298,10 @@ jv aq_jx_call(jx *x, jv callee, const jx_args *a)
         v = aq_jx_take(x, out);
         break;
     }
+    case V_JOINER:
+        v = callee.turn->at ? callee.turn->of : aq_jx_strz(x, "");
+        callee.turn->at = 1;
+        break;
     case V_UNDEF:
         aq_jx_undefined(x, callee);
         break;
@@ -253,8 +321,7 @@ static jv eval_filter(jx *x, const jx_node *n)
     jv v = n->a ? aq_jx_eval(x, n->a) : x->block;
 
     if (!x->rc && !n->func)
-        aq_jx_fail(x, AQ_E_UNSUPPORTED, "the %s '%.60s' is not known",
-                   n->kind == N_FILTER ? "filter" : "test", n->name);
+        aq_jx_no_filter(x, n->kind == N_FILTER ? "filter" : "test", n->name);
     if (!eval_args(x, n, &a))
         return JX_UNDEF;
     a.self = v;

@@ -233,6 +233,10 @@ static jx_node *primary(parser *p)
         if ((n = aq_jp_node(p, N_NAME))) {
             n->name = t->p;
             n->sym = aq_jp_sym(p, t->p);
+            p->uses |= !strcmp(t->p, "varargs")  ? JX_USES_VARARGS
+                       : !strcmp(t->p, "kwargs") ? JX_USES_KWARGS
+                       : !strcmp(t->p, "caller") ? JX_USES_CALLER
+                                                 : 0;
         }
         aq_jp_next(p);
         return n;
@@ -271,7 +275,7 @@ static jx_node *primary(parser *p)
     return n;
 }
 
-/* The arguments of a call, filter or test: item positional, kw named. */
+/* The arguments of a call, filter or test: item positional, kw named, c and d a list and a dict of more. */
 static void args(parser *p, jx_node *n)
 {
     aq_jp_need_op(p, '(');
@@ -280,9 +284,15 @@ static void args(parser *p, jx_node *n)
             aq_jp_need_op(p, ',');
         if (aq_jp_is_op(p, ')'))
             break;
-        if (aq_jp_is_op(p, '*') || aq_jp_is_op(p, TO_POW)) {
-            aq_jp_fail(p, AQ_E_UNSUPPORTED, "arguments with * or ** are not supported");
-            return;
+        bool twice = aq_jp_is_op(p, TO_POW);
+        if (twice || aq_jp_is_op(p, '*')) {
+            if (n->d || (n->c && !twice)) {
+                aq_jp_fail(p, AQ_E_FORMAT, "expected no second * or **");
+                return;
+            }
+            aq_jp_next(p);
+            *(twice ? &n->d : &n->c) = aq_jp_expr(p);
+            continue;
         }
         const jx_tok *t = &p->tok[p->at + 1];
         if (aq_jp_cur(p)->kind == T_NAME && t->kind == T_OP && t->op == '=') {
@@ -290,7 +300,7 @@ static void args(parser *p, jx_node *n)
             aq_jp_next(p);
             aq_jp_next(p);
             aq_jp_add_kw(p, n, name, aq_jp_expr(p));
-        } else if (n->n_kw) {
+        } else if (n->n_kw || n->c || n->d) {
             aq_jp_fail(p, AQ_E_FORMAT, "expected a named argument after another");
         } else {
             aq_jp_add(p, &n->item, &n->n, aq_jp_expr(p));

@@ -64,6 +64,8 @@ static jv f_trim(ARGS)
 static jv f_replace(ARGS)
 {
     jv s = aq_jx_text(x, self), a = need_text(x, arg[0]), b = need_text(x, arg[1]);
+    if (!given(arg[0]) || !given(arg[1]))
+        aq_jx_fail(x, AQ_E_FORMAT, "replace wants what is replaced, and by what");
     return x->rc ? JX_UNDEF : aq_jx_replace(x, s.s, a.s, b.s, arg[2].kind == V_INT ? arg[2].i : -1);
 }
 
@@ -118,8 +120,63 @@ static jv f_tojson(ARGS)
 
 static jv f_wordcount(ARGS)
 {
-    jv s = aq_jx_text(x, self), l = x->rc ? JX_UNDEF : aq_jx_split(x, s.s, NULL, -1, false);
-    return x->rc ? JX_UNDEF : aq_jx_int(l.l->n);
+    jv s = aq_jx_text(x, self);
+    int64_t n = 0;
+    bool inside = false;
+    for (uint32_t i = 0; !x->rc && i < s.s->n;) {
+        uint32_t cp, len = aq_uni_next(s.s->p + i, s.s->n - i, &cp, NULL);
+        bool word = cp == '_' || aq_uni_class(cp) & (AQ_CL_LETTER | AQ_CL_NUM);
+        n += word && !inside;
+        inside = word;
+        i += len;
+    }
+    aq_jx_work(x, x->rc ? 0 : s.s->n);
+    return aq_jx_int(n);
+}
+
+static jv f_center(ARGS)
+{
+    jv s = aq_jx_text(x, self);
+    int64_t width = given(arg[0]) ? arg[0].i : 80;
+    if (given(arg[0]) && arg[0].kind != V_INT)
+        aq_jx_fail(x, AQ_E_FORMAT, "center wants a width");
+    return x->rc ? JX_UNDEF : aq_jx_pad(x, s.s, &(jx_str){0}, 'c', width);
+}
+
+static jv f_truncate(ARGS)
+{
+    const jv unset = {.kind = V_UNSET};
+    jv s = aq_jx_text(x, self), end = given(arg[2]) ? aq_jx_text(x, arg[2]) : aq_jx_strz(x, "...");
+    int64_t len = arg[0].kind == V_INT ? arg[0].i : 255,
+            leeway = arg[3].kind == V_INT ? arg[3].i : 5;
+    if (x->rc)
+        return JX_UNDEF;
+    if (leeway < 0 || len < aq_jx_len(x, end)) {
+        aq_jx_fail(x, AQ_E_FORMAT, "truncate: a length below that of its end, or a leeway below 0");
+        return JX_UNDEF;
+    }
+    if (aq_jx_len(x, s) - leeway <= len)
+        return s;
+    s = aq_jx_slice(x, s, unset, aq_jx_int(len - aq_jx_len(x, end)), unset);
+    if (!x->rc && !flag(arg[1], false)) {
+        const void *blank = memrchr(s.s->p, ' ', s.s->n);
+        s = blank ? aq_jx_sub(x, s.s, 0, (uint32_t)((const char *)blank - s.s->p)) : s;
+    }
+    return x->rc ? JX_UNDEF : aq_jx_concat(x, s, end);
+}
+
+static jv f_format(ARGS)
+{
+    jv s = aq_jx_text(x, self), values = aq_jx_list(x, V_TUPLE, raw->n_pos);
+    if (raw->n_pos && raw->n_kw)
+        aq_jx_fail(x, AQ_E_FORMAT, "format takes values or named ones, not both");
+    for (uint32_t i = 0; !x->rc && i < raw->n_pos; i++)
+        aq_jx_push(x, values, raw->pos[i]);
+    if (raw->n_kw)
+        values = aq_jx_dict(x);
+    for (uint32_t i = 0; !x->rc && i < raw->n_kw; i++)
+        aq_jx_put(x, values, aq_jx_kw_key(x, raw, i), raw->kw[i]);
+    return x->rc ? JX_UNDEF : aq_jx_percent(x, s.s, values);
 }
 
 /* ---- numbers ---- */
@@ -136,15 +193,18 @@ static jv f_int(ARGS)
     if (self.kind == V_BIG)
         return self;
     if (self.kind == V_FLOAT)
-        return fabs(self.f) < 9.2e18 ? aq_jx_int((int64_t)self.f) : dflt;
+        return isfinite(self.f) ? aq_jx_whole_part(x, self.f) : dflt;
     if (self.kind != V_STR)
         return dflt;
     jv t = aq_jx_strip(x, self.s, NULL, 3);
     char buf[64], *end;
     if (x->rc || !t.s->n || t.s->n >= sizeof buf)
         return dflt;
-    memcpy(buf, t.s->p, t.s->n);
-    buf[t.s->n] = 0;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < t.s->n; k++) /* underscores may stand between digits */
+        if (t.s->p[k] != '_' || !k || k + 1 == t.s->n || t.s->p[k - 1] == '_')
+            buf[n++] = t.s->p[k];
+    buf[n] = 0;
     int64_t i = strtoll(buf, &end, base);
     if (!*end)
         return aq_jx_int(i);
@@ -190,9 +250,17 @@ static jv f_round(ARGS)
         aq_jx_fail(x, AQ_E_FORMAT, "round: a %s is no number", aq_jx_kind(self));
         return JX_UNDEF;
     }
+    if (given(arg[1]) && !up && !down && !aq_jx_is(arg[1], "common")) {
+        aq_jx_fail(x, AQ_E_FORMAT, "round: the method is common, ceil or floor");
+        return JX_UNDEF;
+    }
     if (up || down) {
         double p = pow(10, (double)places), f = aq_jx_num(self) * p;
         return aq_jx_float((up ? ceil(f) : floor(f)) / p);
+    }
+    if (places < 0 && places >= -18) { /* to tens and more, halves to even */
+        double p = pow(10, (double)-places), f = nearbyint(aq_jx_num(self) / p) * p;
+        return self.kind == V_FLOAT ? aq_jx_float(f) : aq_jx_int((int64_t)f);
     }
     if (self.kind != V_FLOAT)
         return aq_jx_int(self.i);
@@ -223,8 +291,19 @@ static jv f_safe(ARGS)
 
 /* ---- sequences ---- */
 
+/* What Python gives one after another. */
+static jv once(jv list)
+{
+    list.aux = list.kind == V_LIST;
+    return list;
+}
+
 static jv f_first(ARGS)
 {
+    if (self.kind == V_LIST && self.aux && self.l->n) { /* the rest stays */
+        self.l->n--;
+        return *self.l->item++;
+    }
     jv l = aq_jx_iter(x, self);
     return x->rc || !l.l->n ? JX_UNDEF : l.l->item[0];
 }
@@ -249,7 +328,8 @@ static jv f_list(ARGS)
 static jv f_reverse(ARGS)
 {
     jv unset = {.kind = V_UNSET}, l = self.kind == V_STR ? self : f_list(x, self, arg, raw);
-    return x->rc ? JX_UNDEF : aq_jx_slice(x, l, unset, unset, aq_jx_int(-1));
+    l = x->rc ? JX_UNDEF : aq_jx_slice(x, l, unset, unset, aq_jx_int(-1));
+    return once(l);
 }
 
 /* The value that an attribute path like "a.b" or 0 leads to. */
@@ -303,6 +383,11 @@ static jv f_items(ARGS)
     return out;
 }
 
+static jv f_items_once(ARGS)
+{
+    return once(f_items(x, self, arg, raw));
+}
+
 static jv fold(jx *x, jv v, bool cased)
 {
     return v.kind == V_STR && !cased ? aq_jx_case(x, v.s, 'l') : v;
@@ -332,14 +417,29 @@ static void merge_sort(jx *x, jv *item, jv *key, jv *t_item, jv *t_key, uint32_t
     memcpy(key, t_key, n * sizeof *key);
 }
 
-static jv sorted(jx *x, jv seq, jv attr, bool reverse, bool cased)
+/* What an item is sorted by: a value, or those that several paths `a,b` lead to. dflt V_UNSET = none. */
+static jv sort_key(jx *x, jv item, jv attr, jv dflt, bool cased)
+{
+    const jx_str comma = {.p = ",", .n = 1};
+    if (attr.kind != V_STR || aq_jx_strpos(attr.s, &comma, 0) < 0) {
+        jv v = path(x, item, attr);
+        return fold(x, v.kind == V_UNDEF && given(dflt) ? dflt : v, cased);
+    }
+    jv paths = aq_jx_split(x, attr.s, &comma, -1, false),
+       key = aq_jx_list(x, V_TUPLE, x->rc ? 0 : paths.l->n);
+    for (uint32_t i = 0; !x->rc && i < paths.l->n; i++)
+        aq_jx_push(x, key, fold(x, path(x, item, paths.l->item[i]), cased));
+    return key;
+}
+
+static jv sorted(jx *x, jv seq, jv attr, jv dflt, bool reverse, bool cased)
 {
     jv out = f_list(x, seq, NULL, NULL);
     uint32_t n = x->rc ? 0 : out.l->n;
     jv *m = aq_jx_alloc(x, (3 * (size_t)n + 1) * sizeof *m);
 
     for (uint32_t i = 0; m && i < n; i++)
-        m[i] = fold(x, path(x, out.l->item[i], attr), cased);
+        m[i] = sort_key(x, out.l->item[i], attr, dflt, cased);
     if (m && !x->rc)
         merge_sort(x, out.l->item, m, m + n, m + 2 * (size_t)n, n, reverse);
     return out;
@@ -347,7 +447,7 @@ static jv sorted(jx *x, jv seq, jv attr, bool reverse, bool cased)
 
 static jv f_sort(ARGS)
 {
-    return sorted(x, self, arg[2], flag(arg[0], false), flag(arg[1], false));
+    return sorted(x, self, arg[2], (jv){.kind = V_UNSET}, flag(arg[0], false), flag(arg[1], false));
 }
 
 static jv f_dictsort(ARGS)
@@ -356,8 +456,12 @@ static jv f_dictsort(ARGS)
         aq_jx_fail(x, AQ_E_FORMAT, "dictsort: a %s is no dict", aq_jx_kind(self));
         return JX_UNDEF;
     }
+    if (given(arg[1]) && !aq_jx_is(arg[1], "value") && !aq_jx_is(arg[1], "key")) {
+        aq_jx_fail(x, AQ_E_FORMAT, "dictsort sorts by key or value");
+        return JX_UNDEF;
+    }
     return sorted(x, f_items(x, self, arg, raw), aq_jx_int(aq_jx_is(arg[1], "value")),
-                  flag(arg[2], false), flag(arg[0], false));
+                  (jv){.kind = V_UNSET}, flag(arg[2], false), flag(arg[0], false));
 }
 
 static jv f_unique(ARGS)
@@ -370,7 +474,7 @@ static jv f_unique(ARGS)
         aq_jx_put(x, seen, k, JX_NONE);
         aq_jx_push(x, out, l.l->item[i]);
     }
-    return out;
+    return once(out);
 }
 
 static jv extreme(jx *x, jv self, const jv *arg, int sign)
@@ -418,20 +522,41 @@ static jv f_batch(ARGS)
     if (!x->rc && given(arg[1]) && row.kind == V_LIST)
         while (!x->rc && row.l->n < n && n < AQ_TMPL_RANGE_MAX)
             aq_jx_push(x, row, arg[1]);
-    return out;
+    return once(out);
+}
+
+static jv f_slice(ARGS)
+{
+    jv l = aq_jx_iter(x, self), out = aq_jx_list(x, V_LIST, 0);
+    int64_t n = arg[0].kind == V_INT ? arg[0].i : 0;
+    if (!x->rc && (n < 1 || n > AQ_TMPL_RANGE_MAX))
+        aq_jx_fail(x, AQ_E_FORMAT, "slice wants the number of slices, 1 to %u", AQ_TMPL_RANGE_MAX);
+    for (int64_t i = 0, at = 0; !x->rc && i < n; i++) {
+        int64_t more = l.l->n % n, size = l.l->n / n + (i < more);
+        jv part = aq_jx_list(x, V_LIST, (uint32_t)size + 1);
+        for (int64_t k = 0; !x->rc && k < size; k++)
+            aq_jx_push(x, part, l.l->item[at++]);
+        if (given(arg[1]) && arg[1].kind != V_NONE && i >= more)
+            aq_jx_push(x, part, arg[1]);
+        aq_jx_push(x, out, part);
+    }
+    return once(out);
 }
 
 static jv f_groupby(ARGS)
 {
-    jv l = sorted(x, self, arg[0], false, flag(arg[2], false)), out = aq_jx_list(x, V_LIST, 0),
+    bool cased = flag(arg[2], false);
+    jv l = sorted(x, self, arg[0], arg[1], false, cased), out = aq_jx_list(x, V_LIST, 0),
        last = JX_UNDEF, group = JX_UNDEF;
     for (uint32_t i = 0; !x->rc && i < l.l->n; i++) {
-        jv k = path(x, l.l->item[i], arg[0]);
+        jv k = sort_key(x, l.l->item[i], arg[0], arg[1], cased);
         if (!i || !aq_jx_equal(x, k, last)) {
-            jv g = aq_jx_dict(x);
+            jv g = aq_jx_list(x, V_TUPLE, 2);
+            g.aux = 1;
             group = aq_jx_list(x, V_LIST, 0);
-            aq_jx_put(x, g, aq_jx_strz(x, "grouper"), k);
-            aq_jx_put(x, g, aq_jx_strz(x, "list"), group);
+            /* named as the first of its items has it */
+            aq_jx_push(x, g, sort_key(x, l.l->item[i], arg[0], arg[1], true));
+            aq_jx_push(x, g, group);
             aq_jx_push(x, out, g);
             last = k;
         }
@@ -461,7 +586,7 @@ static const jx_func *named(jx *x, jv v, const jx_func *(*find)(const char *), c
     }
     const jx_func *f = find(name);
     if (!f)
-        aq_jx_fail(x, AQ_E_UNSUPPORTED, "the %s '%s' is not known", what, name);
+        aq_jx_no_filter(x, what, name);
     return f;
 }
 
@@ -471,6 +596,9 @@ static jv f_map(ARGS)
        dflt = kwarg(raw, "default");
     const jx_func *f = NULL;
 
+    for (uint32_t i = 0; i < raw->n_kw && !raw->n_pos; i++)
+        if (strcmp(raw->kw_name[i], "attribute") && strcmp(raw->kw_name[i], "default"))
+            aq_jx_fail(x, AQ_E_FORMAT, "map has no argument '%.60s'", raw->kw_name[i]);
     if (!given(attr)) {
         if (!raw->n_pos)
             aq_jx_fail(x, AQ_E_FORMAT, "map: it wants a filter or attribute=");
@@ -492,7 +620,7 @@ static jv f_map(ARGS)
         x->steps++;
         aq_jx_push(x, out, v);
     }
-    return out;
+    return once(out);
 }
 
 static jv pick(jx *x, jv self, const jx_args *raw, bool by_attr, bool keep)
@@ -517,7 +645,7 @@ static jv pick(jx *x, jv self, const jx_args *raw, bool by_attr, bool keep)
         if (aq_jx_true(v) == keep)
             aq_jx_push(x, out, l.l->item[i]);
     }
-    return out;
+    return once(out);
 }
 
 static jv f_select(ARGS)
@@ -554,6 +682,7 @@ static const jx_func filters[] = {
     {"attr", "name", f_attr},
     {"batch", "linecount fill_with", f_batch},
     {"capitalize", "", f_capitalize},
+    {"center", "width", f_center},
     {"count", "", f_length},
     {"d", "default_value boolean", f_default},
     {"default", "default_value boolean", f_default},
@@ -562,10 +691,11 @@ static const jx_func filters[] = {
     {"escape", "", f_escape},
     {"first", "", f_first},
     {"float", "default", f_float},
+    {"format", "*", f_format},
     {"groupby", "attribute default case_sensitive", f_groupby},
     {"indent", "width first blank", f_indent},
     {"int", "default base", f_int},
-    {"items", "", f_items},
+    {"items", "", f_items_once},
     {"join", "d attribute", f_join},
     {"last", "", f_last},
     {"length", "", f_length},
@@ -582,16 +712,32 @@ static const jx_func filters[] = {
     {"safe", "", f_safe},
     {"select", "*", f_select},
     {"selectattr", "*", f_selectattr},
+    {"slice", "slices fill_with", f_slice},
     {"sort", "reverse case_sensitive attribute", f_sort},
     {"string", "", f_string},
     {"sum", "attribute start", f_sum},
     {"title", "", f_title},
     {"tojson", "ensure_ascii indent separators sort_keys", f_tojson},
     {"trim", "chars", f_trim},
+    {"truncate", "length killwords end leeway", f_truncate},
     {"unique", "case_sensitive attribute", f_unique},
     {"upper", "", f_upper},
     {"wordcount", "", f_wordcount},
 };
+
+void aq_jx_no_filter(jx *x, const char *what, const char *name)
+{
+    static const char *const web[] = {"filesizeformat", "forceescape", "pprint",   "striptags",
+                                      "urlencode",      "urlize",      "wordwrap", "xmlattr"};
+    if (!strcmp(name, "random"))
+        aq_jx_fail(
+            x, AQ_E_UNSUPPORTED,
+            "the filter 'random' is left to chance, and a prompt has to be the same each time");
+    for (size_t i = 0; i < AQ_LEN(web); i++)
+        if (!strcmp(name, web[i]))
+            aq_jx_fail(x, AQ_E_UNSUPPORTED, "the filter '%s' is not supported", name);
+    aq_jx_fail(x, AQ_E_UNSUPPORTED, "the %s '%.60s' is not known", what, name);
+}
 
 const jx_func *aq_jx_filter(const char *name)
 {

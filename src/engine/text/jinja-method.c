@@ -94,7 +94,7 @@ static jv m_rsplit(ARGS)
 
 static jv m_splitlines(ARGS)
 {
-    return aq_jx_lines(x, self.s);
+    return aq_jx_lines(x, self.s, arg[0].kind != V_UNSET && aq_jx_true(arg[0]));
 }
 
 static jv m_replace(ARGS)
@@ -109,9 +109,28 @@ static bool affix(jx *x, const jx_str *s, const jx_str *a, bool end)
            aq_jx_affix(x, s, a, end);
 }
 
-static jv affixes(jx *x, jv self, jv what, bool end)
+/* The part of a string that two arguments after the first name, and the character it begins at. */
+static jv within(jx *x, jv self, const jv *arg, int64_t *ret_at)
+{
+    *ret_at = 0;
+    if (!given(arg[1]) && !given(arg[2]))
+        return self;
+    if (arg[1].kind == V_INT) {
+        int64_t n = aq_jx_len(x, self);
+        *ret_at = AQ_MIN(AQ_MAX(arg[1].i < 0 ? arg[1].i + n : arg[1].i, 0), n);
+    }
+    return aq_jx_slice(x, self, arg[1], arg[2], (jv){.kind = V_UNSET});
+}
+
+static jv affixes(jx *x, jv self, const jv *arg, bool end)
 {
     bool hit = false;
+    int64_t at;
+    jv what = arg[0];
+
+    self = within(x, self, arg, &at);
+    if (x->rc)
+        return JX_UNDEF;
 
     if (what.kind == V_TUPLE) {
         for (uint32_t i = 0; !x->rc && !hit && i < what.l->n; i++) {
@@ -126,12 +145,12 @@ static jv affixes(jx *x, jv self, jv what, bool end)
 
 static jv m_startswith(ARGS)
 {
-    return affixes(x, self, arg[0], false);
+    return affixes(x, self, arg, false);
 }
 
 static jv m_endswith(ARGS)
 {
-    return affixes(x, self, arg[0], true);
+    return affixes(x, self, arg, true);
 }
 
 static jv m_removeprefix(ARGS)
@@ -167,43 +186,46 @@ static int64_t last_pos(const jx_str *s, const jx_str *needle)
     return -1;
 }
 
-static jv find(jx *x, jv self, jv what, bool right, bool must)
+static jv find(jx *x, jv self, const jv *arg, bool right, bool must)
 {
-    const jx_str *a = str(x, what, "find");
-    if (!a)
+    const jx_str *a = str(x, arg[0], "find");
+    int64_t at;
+    self = within(x, self, arg, &at);
+    if (!a || x->rc)
         return JX_UNDEF;
     aq_jx_work(x, right ? (size_t)self.s->n * AQ_MAX(a->n / 64, 1u) : self.s->n);
     int64_t i = x->rc ? -1 : right ? last_pos(self.s, a) : aq_jx_strpos(self.s, a, 0);
     if (i < 0 && must)
         aq_jx_fail(x, AQ_E_FORMAT, "index: the text does not occur");
-    return aq_jx_int(i < 0 ? -1 : aq_jx_chars(self.s->p, (uint32_t)i));
+    return aq_jx_int(i < 0 ? -1 : at + aq_jx_chars(self.s->p, (uint32_t)i));
 }
 
 static jv m_find(ARGS)
 {
-    return find(x, self, arg[0], false, false);
+    return find(x, self, arg, false, false);
 }
 
 static jv m_rfind(ARGS)
 {
-    return find(x, self, arg[0], true, false);
+    return find(x, self, arg, true, false);
 }
 
 static jv m_index(ARGS)
 {
-    return find(x, self, arg[0], false, true);
+    return find(x, self, arg, false, true);
 }
 
 static jv m_rindex(ARGS)
 {
-    return find(x, self, arg[0], true, true);
+    return find(x, self, arg, true, true);
 }
 
 static jv m_count(ARGS)
 {
     const jx_str *a = str(x, arg[0], "count");
-    int64_t n = 0;
-    if (!a)
+    int64_t n = 0, at;
+    self = within(x, self, arg, &at);
+    if (!a || x->rc)
         return JX_UNDEF;
     aq_jx_work(x, self.s->n);
     if (!a->n)
@@ -252,6 +274,56 @@ static jv m_zfill(ARGS)
     return aq_jx_take(x, b);
 }
 
+static jv pad(jx *x, jv self, const jv *arg, char align)
+{
+    const jx_str *fill = arg[1].kind == V_UNSET ? &(jx_str){0} : str(x, arg[1], "the character");
+    if (!x->rc && (arg[0].kind != V_INT || (fill->n && aq_jx_chars(fill->p, fill->n) != 1)))
+        aq_jx_fail(x, AQ_E_FORMAT, "center, ljust and rjust want a width and one character");
+    return x->rc ? JX_UNDEF : aq_jx_pad(x, self.s, fill, align, arg[0].i);
+}
+
+static jv m_center(ARGS)
+{
+    return pad(x, self, arg, 'c');
+}
+
+static jv m_ljust(ARGS)
+{
+    return pad(x, self, arg, '<');
+}
+
+static jv m_rjust(ARGS)
+{
+    return pad(x, self, arg, '>');
+}
+
+static jv m_format(ARGS)
+{
+    return aq_jx_format(x, self.s, raw);
+}
+
+static jv m_expandtabs(ARGS)
+{
+    int64_t every = arg[0].kind == V_INT ? AQ_MIN(AQ_MAX(arg[0].i, 0), 1024) : 8, column = 0;
+    jx_buf *b = aq_jx_alloc(x, sizeof *b);
+    jx_walk w = {.s = self.s};
+    for (uint32_t i = 0; b && !x->rc && i < self.s->n; i++) {
+        char c = self.s->p[i];
+        aq_jx_walk(x, &w, b, i);
+        if (c != '\t') {
+            aq_jx_raw(x, b, &c, 1);
+            column = c == '\n' || c == '\r' ? 0 : column + (((uint8_t)c & 0xC0) != 0x80);
+            continue;
+        }
+        for (int64_t n = every ? every - column % every : 0; n > 0; n--, column++)
+            aq_jx_raw(x, b, " ", 1);
+    }
+    if (!b || x->rc)
+        return JX_UNDEF;
+    aq_jx_walk(x, &w, b, self.s->n);
+    return aq_jx_take(x, b);
+}
+
 /* All characters have one of the classes, and there is one. */
 static jv all(jv self, uint32_t mask, bool space)
 {
@@ -277,6 +349,35 @@ static jv m_isalpha(ARGS)
 static jv m_isdigit(ARGS)
 {
     return all(self, AQ_CL_DIGIT, false);
+}
+
+static jv m_isnumeric(ARGS)
+{
+    return all(self, AQ_CL_NUM, false);
+}
+
+static jv m_isascii(ARGS)
+{
+    for (uint32_t i = 0; i < self.s->n; i++)
+        if ((uint8_t)self.s->p[i] >= 0x80)
+            return aq_jx_bool(false);
+    return aq_jx_bool(true);
+}
+
+/* Each word begins with a capital letter, and has no other. */
+static jv m_istitle(ARGS)
+{
+    bool inside = false, any = false;
+    for (uint32_t i = 0; i < self.s->n;) {
+        uint32_t cp, cl;
+        i += aq_uni_next(self.s->p + i, self.s->n - i, &cp, NULL);
+        cl = aq_uni_class(cp);
+        if ((cl & AQ_CL_UPPER && inside) || (cl & AQ_CL_LOWER && !inside))
+            return aq_jx_bool(false);
+        inside = cl & (AQ_CL_UPPER | AQ_CL_LOWER);
+        any |= inside;
+    }
+    return aq_jx_bool(any);
 }
 
 static jv m_isspace(ARGS)
@@ -317,7 +418,9 @@ static jv m_values(ARGS)
 
 static jv m_items(ARGS)
 {
-    return aq_jx_call_func(x, aq_jx_filter("items"), self, &(jx_args){0});
+    jv v = aq_jx_call_func(x, aq_jx_filter("items"), self, &(jx_args){0});
+    v.aux = 0; /* a view: it can be read again */
+    return v;
 }
 
 static jv m_list_index(ARGS)
@@ -338,6 +441,12 @@ static jv m_list_count(ARGS)
     return aq_jx_int(n);
 }
 
+/* Nothing changes a value, so it is its own copy. */
+static jv m_copy(ARGS)
+{
+    return self;
+}
+
 static const jx_func str_methods[] = {
     {"strip", "chars", m_strip},
     {"lstrip", "chars", m_lstrip},
@@ -349,24 +458,33 @@ static const jx_func str_methods[] = {
     {"swapcase", "", m_swapcase},
     {"split", "sep maxsplit", m_split},
     {"rsplit", "sep maxsplit", m_rsplit},
-    {"splitlines", "", m_splitlines},
+    {"splitlines", "keepends", m_splitlines},
     {"replace", "old new count", m_replace},
-    {"startswith", "prefix", m_startswith},
-    {"endswith", "suffix", m_endswith},
+    {"startswith", "prefix start end", m_startswith},
+    {"endswith", "suffix start end", m_endswith},
     {"removeprefix", "prefix", m_removeprefix},
     {"removesuffix", "suffix", m_removesuffix},
     {"join", "iterable", m_join},
-    {"find", "sub", m_find},
-    {"rfind", "sub", m_rfind},
-    {"index", "sub", m_index},
-    {"rindex", "sub", m_rindex},
-    {"count", "sub", m_count},
+    {"find", "sub start end", m_find},
+    {"rfind", "sub start end", m_rfind},
+    {"index", "sub start end", m_index},
+    {"rindex", "sub start end", m_rindex},
+    {"count", "sub start end", m_count},
     {"partition", "sep", m_partition},
     {"rpartition", "sep", m_rpartition},
     {"zfill", "width", m_zfill},
+    {"center", "width fillchar", m_center},
+    {"ljust", "width fillchar", m_ljust},
+    {"rjust", "width fillchar", m_rjust},
+    {"format", "*", m_format},
+    {"expandtabs", "tabsize", m_expandtabs},
     {"isalnum", "", m_isalnum},
     {"isalpha", "", m_isalpha},
     {"isdigit", "", m_isdigit},
+    {"isdecimal", "", m_isdigit},
+    {"isnumeric", "", m_isnumeric},
+    {"isascii", "", m_isascii},
+    {"istitle", "", m_istitle},
     {"isspace", "", m_isspace},
     {"isupper", "", m_isupper},
     {"islower", "", m_islower},
@@ -374,7 +492,8 @@ static const jx_func str_methods[] = {
 static const jx_func dict_methods[] = {{"get", "key default", m_get},
                                        {"keys", "", m_keys},
                                        {"values", "", m_values},
-                                       {"items", "", m_items}};
+                                       {"items", "", m_items},
+                                       {"copy", "", m_copy}};
 /* ---- of loops ---- */
 
 static jv m_loop_cycle(ARGS)
@@ -397,10 +516,26 @@ static jv m_loop_changed(ARGS)
     return aq_jx_bool(true);
 }
 
+static jv m_cycler_next(ARGS)
+{
+    jx_turn *t = self.turn;
+    jv v = t->of.l->item[t->at];
+    t->at = (t->at + 1) % t->of.l->n;
+    return v;
+}
+
+static jv m_cycler_reset(ARGS)
+{
+    self.turn->at = 0;
+    return JX_NONE;
+}
+
 static const jx_func loop_methods[] = {{"cycle", "*", m_loop_cycle},
                                        {"changed", "*", m_loop_changed}};
-static const jx_func list_methods[] = {{"index", "value", m_list_index},
-                                       {"count", "value", m_list_count}};
+static const jx_func list_methods[] = {
+    {"index", "value", m_list_index}, {"count", "value", m_list_count}, {"copy", "", m_copy}};
+static const jx_func cycler_methods[] = {{"next", "", m_cycler_next},
+                                         {"reset", "", m_cycler_reset}};
 
 const jx_func *aq_jx_method_of(jv v, const char *name, bool *ret_unsafe)
 {
@@ -409,13 +544,15 @@ const jx_func *aq_jx_method_of(jv v, const char *name, bool *ret_unsafe)
                              *const dict_no[] = {"clear",      "pop",    "popitem",
                                                  "setdefault", "update", NULL};
     const char *const *no = v.kind == V_LIST ? list_no : v.kind == V_DICT ? dict_no : NULL;
-    const jx_func *t = v.kind == V_STR    ? str_methods
-                       : v.kind == V_DICT ? dict_methods
-                       : v.kind == V_LOOP ? loop_methods
-                                          : list_methods;
+    const jx_func *t = v.kind == V_STR      ? str_methods
+                       : v.kind == V_DICT   ? dict_methods
+                       : v.kind == V_LOOP   ? loop_methods
+                       : v.kind == V_CYCLER ? cycler_methods
+                                            : list_methods;
     size_t n = v.kind == V_STR                         ? AQ_LEN(str_methods)
                : v.kind == V_DICT                      ? AQ_LEN(dict_methods)
                : v.kind == V_LOOP                      ? AQ_LEN(loop_methods)
+               : v.kind == V_CYCLER                    ? AQ_LEN(cycler_methods)
                : v.kind == V_LIST || v.kind == V_TUPLE ? AQ_LEN(list_methods)
                                                        : 0;
 
@@ -437,11 +574,21 @@ static jv g_namespace(ARGS)
     if (x->rc)
         return JX_UNDEF;
     ns.kind = V_NS;
-    for (uint32_t i = 0; i < raw->n_pos; i++)
-        for (uint32_t k = 0; raw->pos[i].kind == V_DICT && k < raw->pos[i].d->n; k++)
-            aq_jx_put(x, ns, raw->pos[i].d->pair[k].key, raw->pos[i].d->pair[k].val);
+    for (uint32_t i = 0; i < raw->n_pos; i++) {
+        jv of = raw->pos[i];
+        for (uint32_t k = 0; of.kind == V_DICT && k < of.d->n; k++)
+            aq_jx_put(x, ns, of.d->pair[k].key, of.d->pair[k].val);
+        jv pairs = of.kind == V_DICT ? JX_UNDEF : aq_jx_iter(x, of); /* or of pairs */
+        for (uint32_t k = 0; !x->rc && of.kind != V_DICT && k < pairs.l->n; k++) {
+            jv pair = aq_jx_iter(x, pairs.l->item[k]);
+            if (!x->rc && pair.l->n != 2)
+                aq_jx_fail(x, AQ_E_FORMAT, "dict and namespace want pairs");
+            else if (!x->rc)
+                aq_jx_put(x, ns, pair.l->item[0], pair.l->item[1]);
+        }
+    }
     for (uint32_t i = 0; i < raw->n_kw; i++)
-        aq_jx_put(x, ns, aq_jx_strz(x, raw->kw_name[i]), raw->kw[i]);
+        aq_jx_put(x, ns, aq_jx_kw_key(x, raw, i), raw->kw[i]);
     return ns;
 }
 
@@ -510,10 +657,42 @@ static jv g_strftime_now(ARGS)
     return copy ? aq_jx_str(x, memcpy(copy, out, n), n) : JX_UNDEF;
 }
 
+static jv turn(jx *x, int kind, jv of)
+{
+    jx_turn *t = aq_jx_alloc(x, sizeof *t);
+    if (!t)
+        return JX_UNDEF;
+    t->of = of;
+    return (jv){.kind = (uint8_t)kind, .turn = t};
+}
+
+static jv g_cycler(ARGS)
+{
+    jv l = aq_jx_list(x, V_LIST, raw->n_pos);
+    if (!raw->n_pos || raw->n_kw)
+        aq_jx_fail(x, AQ_E_FORMAT, "cycler takes one value at least");
+    for (uint32_t i = 0; !x->rc && i < raw->n_pos; i++)
+        aq_jx_push(x, l, raw->pos[i]);
+    return x->rc ? JX_UNDEF : turn(x, V_CYCLER, l);
+}
+
+static jv g_joiner(ARGS)
+{
+    return turn(x, V_JOINER, arg[0].kind == V_UNSET ? aq_jx_strz(x, ", ") : arg[0]);
+}
+
+static jv g_lipsum(ARGS)
+{
+    aq_jx_fail(x, AQ_E_UNSUPPORTED,
+               "lipsum() makes a text by chance, and a prompt has to be the same each time");
+    return JX_UNDEF;
+}
+
 static const jx_func globals[] = {
     {"namespace", "*", g_namespace}, {"raise_exception", "message", g_raise},
     {"range", "*", g_range},         {"strftime_now", "format", g_strftime_now},
-    {"dict", "*", g_dict},
+    {"dict", "*", g_dict},           {"cycler", "*", g_cycler},
+    {"joiner", "sep", g_joiner},     {"lipsum", "*", g_lipsum},
 };
 
 const jx_func *aq_jx_global(const char *name)

@@ -150,6 +150,8 @@ jv aq_jx_binary(jx *x, int op, jv a, jv b)
 
     if (x->rc)
         return JX_UNDEF;
+    if (op == OP_MOD && a.kind == V_STR)
+        return aq_jx_percent(x, a.s, b);
     if (aq_jx_is_num(a) && aq_jx_is_num(b))
         return a.kind == V_FLOAT || b.kind == V_FLOAT ? float_op(x, op, aq_jx_num(a), aq_jx_num(b))
                                                       : int_op(x, op, a.i, b.i);
@@ -247,6 +249,12 @@ static jv attribute(jx *x, jv obj, const char *name)
     }
     if (obj.kind == V_MACRO && !strcmp(name, "name"))
         return aq_jx_strz(x, obj.macro->node->name ? obj.macro->node->name : "caller");
+    if (obj.kind == V_TUPLE && obj.aux && !strcmp(name, "grouper"))
+        return obj.l->item[0];
+    if (obj.kind == V_TUPLE && obj.aux && !strcmp(name, "list"))
+        return obj.l->item[1];
+    if (obj.kind == V_CYCLER && !strcmp(name, "current"))
+        return obj.turn->of.l->item[obj.turn->at];
     const jx_func *f = aq_jx_method_of(obj, name, &unsafe);
     if (unsafe) {
         aq_jx_fail(x, AQ_E_FORMAT, "templates may not change a %s by '%s'", aq_jx_kind(obj), name);

@@ -154,6 +154,9 @@ static void params(parser *p, jx_node *n)
             return;
         m->name = name;
         m->sym = aq_jp_sym(p, name);
+        for (uint32_t i = 0; i < n->n; i++)
+            if (n->item[i]->sym == m->sym)
+                aq_jp_fail(p, AQ_E_FORMAT, "expected each parameter once");
         aq_jp_add(p, &n->item, &n->n, m);
         if (aq_jp_take_op(p, '='))
             aq_jp_add_kw(p, n, name, aq_jp_expr(p));
@@ -169,6 +172,7 @@ static jx_node *macro_(parser *p, bool is_call, uint32_t line)
     static const char *const ends[2][2] = {{"endmacro", NULL}, {"endcall", NULL}};
     jx_node *n = aq_jp_node(p, is_call ? N_CALLBLOCK : N_MACRO);
     uint32_t loops = p->loops;
+    uint8_t uses = p->uses;
 
     if (!n)
         return NULL;
@@ -185,7 +189,10 @@ static jx_node *macro_(parser *p, bool is_call, uint32_t line)
     }
     need_end(p);
     p->loops = 0;
+    p->uses = 0;
     n->b = body(p, ends[is_call], is_call ? "call" : "macro", line);
+    n->flag = p->uses;
+    p->uses |= uses;
     p->loops = loops;
     aq_jp_next(p);
     return n;

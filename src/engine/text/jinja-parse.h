@@ -9,6 +9,7 @@ typedef struct jx_parser {
     aq_tmpl *tmpl;
     const jx_tok *tok; /* ends with T_EOF */
     uint32_t at, depth, loops;
+    uint8_t uses; /* JX_USES_*, of the macro under way */
     aq_err *err;
     int rc; /* sticky */
 } parser;

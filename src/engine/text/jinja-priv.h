@@ -30,6 +30,8 @@ enum {
     V_MACRO,
     V_METHOD,
     V_LOOP,
+    V_CYCLER,
+    V_JOINER,
     V_UNSET, /* an argument that was not given; never seen by a template */
 };
 
@@ -41,10 +43,12 @@ typedef struct jx_macro jx_macro;
 typedef struct jx_method jx_method;
 typedef struct jx_loop jx_loop;
 typedef struct jx_func jx_func;
+typedef struct jx_turn jx_turn;
 
 typedef struct jv {
     uint8_t kind,
-        aux; /* aux: V_UNDEF: kind of the object that lacks the attribute, V_UNSET for a plain name */
+        aux; /* V_UNDEF: kind of the object that lacks the attribute, V_UNSET for a plain name; V_TUPLE: 1 = of groupby;
+              * V_LIST: 1 = what Python gives once, one after another: true even when empty, and empty when it was looped over */
     union {
         int64_t i; /* V_BOOL, V_INT */
         double f;
@@ -56,6 +60,7 @@ typedef struct jv {
         jx_macro *macro;
         jx_method *method;
         jx_loop *loop;
+        jx_turn *turn; /* V_CYCLER, V_JOINER */
     };
 } jv;
 
@@ -97,6 +102,11 @@ struct jx_list {
     jv *item;
     uint32_t n, cap;
     jx_list *grow; /* the list whose storage this one is a beginning of */
+};
+
+struct jx_turn {
+    jv of;       /* a cycler's list, a joiner's separator */
+    uint32_t at; /* in the list; a joiner: whether it was called */
 };
 
 typedef struct jx_pair {
@@ -168,8 +178,10 @@ enum {
     OP_NOTIN,
 };
 
+enum { JX_USES_VARARGS = 1, JX_USES_KWARGS = 2, JX_USES_CALLER = 4 };
+
 struct jx_node {
-    uint8_t kind, op, flag; /* flag: N_FOR recursive */
+    uint8_t kind, op, flag; /* flag: N_FOR recursive; N_MACRO, N_CALLBLOCK JX_USES_* */
     uint32_t line, n, n_kw;
     uint32_t sym;        /* N_NAME, N_NSREF: variable; N_MACRO: its name */
     const char *name;    /* attribute, filter, test, keyword */
@@ -178,9 +190,10 @@ struct jx_node {
         item; /* [n] children in order: arguments, elements, statements, key-value pairs (2 each) */
     jx_node **kw; /* [n_kw] values of keyword arguments; their name is kw_name[i] */
     const char **kw_name;
-    const uint8_t *ops;     /* N_COMPARE: [n] */
-    jx_node *a, *b, *c, *d; /* see jinja-eval.c */
-    jv val;                 /* N_CONST, N_DATA */
+    const uint8_t *ops; /* N_COMPARE: [n] */
+    jx_node *a, *b, *c,
+        *d; /* see jinja-parse.c; of calls, filters and tests c = *arguments, d = **arguments */
+    jv val; /* N_CONST, N_DATA */
 };
 
 /* ---- tokens --------------------------------------------------------------------------------------------------------------- */
@@ -270,7 +283,8 @@ typedef struct jx_args {
     uint32_t n_pos, n_kw;
     const char *const *kw_name;
     const jv *kw;
-    jv self; /* methods: the object; filters and tests: the value */
+    const jv *kw_key; /* the names as values, where some came by **, else NULL */
+    jv self;          /* methods: the object; filters and tests: the value */
 } jx_args;
 
 /* A filter, test, method or global. params: "name name name" bound to arg[0..), V_UNSET when absent; "*" takes the arguments raw. */
@@ -334,6 +348,11 @@ void aq_jx_put(jx *, jv dict, jv key, jv val);
 const jv *aq_jx_find(jx *, const jx_dict *, jv key);
 const jv *aq_jx_findz(jx *, const jx_dict *, const char *key);
 
+static inline jv aq_jx_kw_key(jx *x, const jx_args *a, uint32_t k)
+{
+    return a->kw_key ? a->kw_key[k] : aq_jx_strz(x, a->kw_name[k]);
+}
+
 /* jinja-value.c: looking at values */
 const char *aq_jx_kind(jv); /* Python's type name */
 bool aq_jx_true(jv);
@@ -390,7 +409,7 @@ jv aq_jx_case(jx *, const jx_str *,
               int how); /* 'u' 'l' 't' title, 'c' capitalize, 's' swapcase, 'j' Jinja's title */
 jv aq_jx_replace(jx *, const jx_str *, const jx_str *from, const jx_str *to, int64_t max);
 jv aq_jx_split(jx *, const jx_str *, const jx_str *sep, int64_t max, bool right);
-jv aq_jx_lines(jx *, const jx_str *);
+jv aq_jx_lines(jx *, const jx_str *, bool keep_ends);
 jv aq_jx_join(jx *, const jx_str *sep, const jx_list *);
 jv aq_jx_indent(jx *, const jx_str *, const jx_str *by, bool first, bool blank);
 jv aq_jx_slice(jx *, jv, jv from, jv to, jv step);
@@ -399,9 +418,18 @@ int64_t aq_jx_chars(const char *p, uint32_t n);
 int64_t aq_jx_strpos(const jx_str *, const jx_str *needle, uint32_t from); /* byte offset or -1 */
 jv aq_jx_repeat(jx *, jv, int64_t n);
 
+/* jinja-format.c: values into texts */
+jv aq_jx_percent(jx *, const jx_str *format, jv values);
+jv aq_jx_format(jx *, const jx_str *format, const jx_args *);
+/** Filled up to `width` characters, by one (n 0: a blank); align '<', '>' or 'c' for the middle. */
+jv aq_jx_pad(jx *, const jx_str *, const jx_str *fill, char align, int64_t width);
+jv aq_jx_whole_part(jx *, double); /* an integer; V_UNSET when it has none */
+
 /* template.c: as aq_tmpl_render with other limits, for tests */
 int aq_tmpl_render_within(const aq_tmpl *, const aq_json *vars, uint64_t steps_max, size_t mem_max,
                           aq_rendered *ret, aq_err *) AQ_MUST;
+
+void aq_jx_no_filter(jx *, const char *what, const char *name); /* the error */
 
 /* tables */
 const jx_func *aq_jx_filter(const char *name);

@@ -246,7 +246,7 @@ static bool line_end(uint32_t cp)
            cp == 0x2029;
 }
 
-jv aq_jx_lines(jx *x, const jx_str *s)
+jv aq_jx_lines(jx *x, const jx_str *s, bool keep_ends)
 {
     jv out = aq_jx_list(x, V_LIST, 0);
     uint32_t from = 0, cp;
@@ -255,9 +255,9 @@ jv aq_jx_lines(jx *x, const jx_str *s)
     for (uint32_t i = 0; !x->rc && i < s->n;) {
         uint32_t len = at(s, i, &cp);
         if (line_end(cp)) {
-            aq_jx_push(x, out, aq_jx_sub(x, s, from, i));
             if (cp == '\r' && i + 1 < s->n && s->p[i + 1] == '\n')
                 len = 2;
+            aq_jx_push(x, out, aq_jx_sub(x, s, from, keep_ends ? i + len : i));
             from = i + len;
         }
         i += len;

@@ -65,19 +65,20 @@ static jv t_mapping(ARGS)
 /* Python asks an undefined value whether it has a length, and it has. */
 static jv t_sequence(ARGS)
 {
-    return aq_jx_bool(self.kind == V_STR || self.kind == V_LIST || self.kind == V_TUPLE ||
-                      self.kind == V_DICT || self.kind == V_UNDEF);
+    return aq_jx_bool(self.kind == V_STR || (self.kind == V_LIST && !self.aux) ||
+                      self.kind == V_TUPLE || self.kind == V_DICT || self.kind == V_UNDEF);
 }
 
 static jv t_iterable(ARGS)
 {
+    self.aux = 0;
     return t_sequence(x, self, arg, raw);
 }
 
 static jv t_callable(ARGS)
 {
     return aq_jx_bool(self.kind == V_FUNC || self.kind == V_MACRO || self.kind == V_METHOD ||
-                      self.kind == V_LOOP || self.kind == V_UNDEF);
+                      self.kind == V_LOOP || self.kind == V_JOINER || self.kind == V_UNDEF);
 }
 
 static jv t_divisibleby(ARGS)

@@ -239,6 +239,8 @@ const char *aq_jx_kind(jv v)
         [V_MACRO] = "macro",
         [V_METHOD] = "method",
         [V_LOOP] = "loop",
+        [V_CYCLER] = "cycler",
+        [V_JOINER] = "joiner",
         [V_UNSET] = "undefined value",
     };
     return name[v.kind];
@@ -259,6 +261,7 @@ bool aq_jx_true(jv v)
     case V_STR:
         return v.s->n != 0;
     case V_LIST:
+        return v.aux || v.l->n != 0;
     case V_TUPLE:
         return v.l->n != 0;
     case V_DICT:
@@ -374,6 +377,7 @@ bool aq_jx_contains(jx *x, jv in, jv what)
     case V_LIST:
     case V_TUPLE:
         aq_jx_work(x, in.l->n * 16);
+        in = aq_jx_iter(x, in);
         for (uint32_t i = 0; !x->rc && i < in.l->n; i++)
             if (aq_jx_equal(x, in.l->item[i], what))
                 return true;
@@ -423,6 +427,14 @@ jv aq_jx_iter(jx *x, jv v)
 
     switch (v.kind) {
     case V_LIST:
+        if (!v.aux)
+            return v;
+        out = aq_jx_list(x, V_LIST, 0);
+        if (x->rc)
+            return JX_UNDEF;
+        *out.l = (jx_list){.item = v.l->item, .n = v.l->n, .cap = v.l->n};
+        v.l->n = 0;
+        return out;
     case V_TUPLE:
         return v;
     case V_UNDEF:

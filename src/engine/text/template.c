@@ -4,8 +4,32 @@
 #include "unicode.h"
 #include "jinja-priv.h"
 
+#include <locale.h>
+
+/* Numbers are read and written with points, whatever the user's language is: for this thread, until the end of the block. */
+typedef struct points {
+    locale_t c, was;
+} points;
+
+static points points_begin(void)
+{
+    points p = {.c = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
+    p.was = p.c ? uselocale(p.c) : (locale_t)0;
+    return p;
+}
+
+static void points_end(points *p)
+{
+    if (!p->c)
+        return;
+    uselocale(p->was);
+    freelocale(p->c);
+}
+#define POINTS __attribute__((cleanup(points_end), unused)) points points_ = points_begin()
+
 int aq_tmpl_new(const char *src, size_t n, aq_tmpl **ret, aq_err *err)
 {
+    POINTS;
     AQ_AUTO(aq_tmpl_free) aq_tmpl *t = NULL;
     jx_tok *tok;
     uint32_t n_tok;
@@ -245,6 +269,7 @@ static int render(jx *x, const aq_json *vars, bool whole, aq_rendered *ret)
 static int render_within(const aq_tmpl *t, const aq_json *vars, uint64_t steps_max, size_t mem_max,
                          bool whole, aq_rendered *ret, aq_err *err)
 {
+    POINTS;
     AQ_AUTO(aq_arena_free) aq_arena *arena = NULL;
     jx x = {.tmpl = t, .steps_max = steps_max, .mem_max = mem_max};
 

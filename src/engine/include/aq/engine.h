@@ -114,7 +114,7 @@ typedef struct aq_model_info {
     uint64_t n_param, file_bytes; /* parameters; bytes of all shards */
     const uint8_t *
         cut_ok; /* [n_layer + 1] 1 = layers may be parted before this one; [0] and [n_layer] are 1 */
-    const uint64_t *layer_bytes; /* [n_layer] weights of a layer as stored */
+    const uint64_t *layer_bytes; /* [n_layer] weights of a layer as they are loaded */
     uint64_t
         ends_bytes; /* embedding, final norm, head, draft layers; not a table that is never loaded */
     uint64_t
