@@ -118,6 +118,19 @@ static uint32_t name_then(const calls *c, const aq_json *tool, uint32_t next)
     return aq_g_lit(c->g, name->str, name->n, next);
 }
 
+/* Mistral's ids are nine letters and digits. */
+static uint32_t short_id(aq_gram *g, uint32_t next)
+{
+    aq_gset s = {0};
+
+    aq_gset_put(&s, '0', '9');
+    aq_gset_put(&s, 'A', 'Z');
+    aq_gset_put(&s, 'a', 'z');
+    for (int i = 0; i < 9; i++)
+        next = aq_g_set(g, &s, next);
+    return next;
+}
+
 /* {"name": "N", "arguments": {…}} */
 static int json_call(const calls *c, const aq_json *tool, const char *args, uint32_t next,
                      uint32_t *ret)
@@ -126,6 +139,12 @@ static int json_call(const calls *c, const aq_json *tool, const char *args, uint
     const aq_json *name = aq_json_get(aq_json_get(tool, "function"), "name");
     aq_gram *g = c->g;
     uint32_t n = aq_g_ws(g, aq_g_add(g, AQ_G_BYTE, '}', next));
+
+    if (c->w->caps->calls == AQ_CALLS_MISTRAL) { /* , "id": "abcdefgh1" */
+        uint32_t id = aq_g_add(g, AQ_G_BYTE, '"', short_id(g, aq_g_add(g, AQ_G_BYTE, '"', n)));
+        id = aq_g_ws(g, aq_g_litz(g, "\"id\":", aq_g_ws(g, id)));
+        n = aq_g_fork(g, n, aq_g_add(g, AQ_G_BYTE, ',', id));
+    }
     int rc = object(c, tool, AQ_NOTE_JSON, n, &n);
 
     if (rc < 0)
@@ -189,7 +208,10 @@ static int call(const calls *c, const aq_json *tool, uint32_t next, uint32_t *re
         if (!caps->args_mark)
             return json_call(c, tool, "\"arguments\":", next, ret);
         rc = object(c, tool, AQ_NOTE_JSON, next, &n);
-        *ret = name_then(c, tool, aq_g_mark(g, "[ARGS]", n));
+        n = aq_g_mark(g, "[ARGS]", n);
+        if (caps->id_mark)
+            n = aq_g_fork(g, n, aq_g_mark(g, "[CALL_ID]", short_id(g, n)));
+        *ret = name_then(c, tool, n);
         return rc;
     case AQ_CALLS_GEMMA:
         n = aq_g_mark(g, "<tool_call|>", next);
