@@ -395,6 +395,7 @@ void aq_model_put(aq_model_ref *);
 
 typedef struct aq_api_stats {
     uint64_t n_request, n_failed, n_malformed_call, prompt_tok, cached_tok, gen_tok;
+    uint64_t draft_tok, draft_ok_tok;
     int64_t prompt_us, gen_us;
 } aq_api_stats;
 

@@ -138,6 +138,9 @@ void aq_log_add(aq_api *api, const aq_job *j, int http, const aq_usage *u)
     api->stats.prompt_tok += u->prompt_tok;
     api->stats.cached_tok += u->cached_tok;
     api->stats.gen_tok += u->gen_tok;
+    api->stats.draft_tok += u->draft_tok;
+    api->stats.draft_ok_tok += u->draft_ok_tok;
+    api->stats.n_malformed_call += u->bad_calls;
     api->stats.prompt_us += u->prompt_us;
     api->stats.gen_us += u->gen_us;
     pthread_mutex_lock(&api->mu);
