@@ -12,6 +12,7 @@
 
 /* ---- the answer's objects -------------------------------------------------------------------- */
 
+/* The usage, and timings behind it. */
 static void put_usage(const aq_job *j, aq_jw *w)
 {
     aq_usage u;
@@ -21,8 +22,9 @@ static void put_usage(const aq_job *j, aq_jw *w)
     aq_jw_f(w,
             "{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u},"
             "\"output_tokens\":%u,\"output_tokens_details\":{\"reasoning_tokens\":%u},"
-            "\"total_tokens\":%u}",
+            "\"total_tokens\":%u},\"timings\":",
             u.prompt_tok, u.cached_tok, u.gen_tok, think, u.prompt_tok + u.gen_tok);
+    aq_put_timings(w, &u);
 }
 
 static void put_or(aq_jw *w, const aq_json *body, const char *key, const char *dflt)
