@@ -294,6 +294,7 @@ struct aq_job {
     bool streaming, at_work; /* at_work: a worker has it */
     atomic_bool gone, stopped;
     int64_t start_us, sent_us;
+    atomic_llong first_us; /* when the first text or call came; 0 = none yet */
     char who[96], path[48];
 };
 

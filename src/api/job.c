@@ -228,6 +228,8 @@ static int keep(aq_choice *c, const aq_event *ev)
     aq_job *j = c->job;
     int rc = 0;
 
+    if (!atomic_load(&j->first_us))
+        atomic_store(&j->first_us, aq_now_us());
     if (ev->kind == AQ_EV_TEXT)
         rc = aq_bytes_put(&c->text, ev->bytes, ev->n_bytes);
     else if (ev->kind == AQ_EV_REASONING)

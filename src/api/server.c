@@ -106,8 +106,9 @@ uint32_t aq_api_get_requests(aq_api *api, aq_api_request *ret, uint32_t cap)
             queued = queued && st.queued;
         }
         r->state = queued ? AQ_API_QUEUED : r->gen_tok ? AQ_API_WRITING : AQ_API_READING;
-        if (r->gen_tok > 1 && now > j->start_us)
-            r->tok_s = r->gen_tok * 1e6 / (double)(now - j->start_us);
+        int64_t first_us = atomic_load(&j->first_us);
+        if (r->gen_tok > 1 && first_us && now > first_us)
+            r->tok_s = (r->gen_tok - 1) * 1e6 / (double)(now - first_us);
     }
     pthread_mutex_unlock(&api->mu);
     return n;
