@@ -284,6 +284,10 @@ static int door_body(aq_api *api, SoupServerMessage *msg, const char *path, aq_f
                     ? soup_message_headers_get_content_length(h)
                     : 0;
 
+    if (soup_message_headers_get_one(h, "Content-Length") &&
+        soup_message_headers_get_one(h, "Transfer-Encoding"))
+        return aq_fault_set(f, 400, "invalid_request_error", NULL,
+                            "Content-Length and Transfer-Encoding tell two lengths of one body");
     if (n < 0) /* libsoup takes "-5" */
         return aq_fault_set(f, 400, "invalid_request_error", NULL,
                             "Content-Length is not the number of the body's bytes");
@@ -293,9 +297,15 @@ static int door_body(aq_api *api, SoupServerMessage *msg, const char *path, aq_f
                             api->cfg.body_max_bytes);
     if (aq_path_method(path) != 2)
         return 0;
-    if (!type || g_ascii_strcasecmp(type, "application/json") != 0)
+    bool twice = false;
+    (void)the_one(h, "Content-Type", &twice);
+    if (!type || twice || g_ascii_strcasecmp(type, "application/json") != 0)
         return aq_fault_set(f, 415, "invalid_request_error", NULL,
                             "the body must be JSON, with Content-Type: application/json");
+    const char *coding = soup_message_headers_get_list(h, "Content-Encoding");
+    if (coding && g_ascii_strcasecmp(coding, "identity") != 0)
+        return aq_fault_set(f, 415, "invalid_request_error", NULL,
+                            "Content-Encoding: %.40s is not read: send the body as it is", coding);
     return 0;
 }
 
