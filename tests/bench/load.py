@@ -47,7 +47,8 @@ def busy(s):
 
 def streams(s, kind):
     """64 at once; then all of them leave."""
-    all_ = [s.start_stream('Tell me all @long', ignore_eos=True) for _ in range(64)]
+    # a context is given to each: as long as these answers, so that all of them fit
+    all_ = [s.start_stream('Tell me all @long', ignore_eos=True, max_tokens=int(60 * max(seconds, 60)) if kind == 'scripted' else 1900) for _ in range(64)]
     n, gap, ends = [0] * 64, [0.0] * 64, [0] * 64
     until = time.monotonic() + seconds
 
@@ -110,7 +111,7 @@ def connections(s, kind):
 def slow(s, kind):
     """Clients that read nothing: what is kept for them."""
     before = rss_kib(s)
-    for_them = [s.start_stream('Tell me all @long', ignore_eos=True) for _ in range(4)]
+    for_them = [s.start_stream('Tell me all @long', ignore_eos=True, max_tokens=60000 if kind == 'scripted' else 1900) for _ in range(4)]
     most, until = 0, time.monotonic() + min(seconds, 20)
     while time.monotonic() < until:
         most = max(most, rss_kib(s) - before)
