@@ -29,6 +29,7 @@
 #define AQ_API_CONNS 1024u
 #define AQ_API_N_MAX 64u            /* answers of one ask */
 #define AQ_API_MODEL_BYTES 512u     /* of the name that a client gives the model */
+#define AQ_API_TOOL_BYTES 256u      /* of a tool's name */
 #define AQ_API_TOP_MAX 20u          /* log-probabilities of a token */
 #define AQ_API_OUT_BYTES (1u << 20) /* unsent bytes of one client before its chat waits */
 #define AQ_API_ARENA_BYTES (1u << 30)
@@ -82,6 +83,10 @@ int aq_field_int(const aq_json *obj, const char *key, int64_t min, int64_t max, 
 int aq_field_num(const aq_json *obj, const char *key, double min, double max, float *ret,
                  aq_fault *) AQ_MUST;
 int aq_field_str(const aq_json *obj, const char *key, const char **ret, aq_fault *) AQ_MUST;
+/** A field of something inside of the body: absent, null, or of this kind (AQ_JSON_TRUE: true or false). where: what has it, as "message 3";
+ * param: the field of the body that the fault names. */
+int aq_field_kind(const aq_json *obj, const char *key, int kind, const char *where,
+                  const char *param, aq_fault *) AQ_MUST;
 /** kind: AQ_JSON_ARR or AQ_JSON_OBJ. */
 int aq_field_of(const aq_json *obj, const char *key, int kind, const aq_json **ret,
                 aq_fault *) AQ_MUST;
@@ -137,6 +142,8 @@ int aq_ask_tools_end(aq_ask *, aq_jw *list, bool named, aq_fault *) AQ_MUST;
 /** A tool_choice of type allowed_tools, whose "mode" and "tools" are v's. */
 int aq_ask_allow(aq_ask *, const aq_json *v, aq_fault *) AQ_MUST;
 bool aq_ask_allows(const aq_ask *, const char *tool);
+/** The "name" of a tool or of its function: one that every family of models can write in a call. */
+int aq_ask_tool_name(const aq_json *obj, const char **ret, aq_fault *) AQ_MUST;
 /** A format of the answer that has no schema: text, or json_object. False: another type. */
 bool aq_ask_plain(aq_ask *, const char *type);
 /** The schema of the answer. */
@@ -254,6 +261,8 @@ typedef struct aq_dialect {
     void (*alive)(aq_job *, aq_jw *);
     void (*whole)(aq_job *, aq_jw *); /* an answer that is not streamed */
 } aq_dialect;
+/** What a model calls a tool of a namespace: two of them may have a tool of one name. The caller g_free()s it; space NULL: the name. */
+char *aq_tool_in(const char *space, const char *name);
 int aq_chat_parse(aq_ask *, const char *body, size_t n, aq_fault *) AQ_MUST;
 int aq_responses_parse(aq_ask *, const char *body, size_t n, aq_fault *) AQ_MUST;
 int aq_anthropic_parse(aq_ask *, const char *body, size_t n, aq_fault *) AQ_MUST;
@@ -294,6 +303,7 @@ struct aq_job {
     bool streaming, at_work; /* at_work: a worker has it */
     atomic_bool gone, stopped;
     int64_t start_us, sent_us;
+    atomic_llong first_us; /* when the first text or call came; 0 = none yet */
     char who[96], path[48];
 };
 
@@ -395,6 +405,7 @@ void aq_model_put(aq_model_ref *);
 
 typedef struct aq_api_stats {
     uint64_t n_request, n_failed, n_malformed_call, prompt_tok, cached_tok, gen_tok;
+    uint64_t draft_tok, draft_ok_tok;
     int64_t prompt_us, gen_us;
 } aq_api_stats;
 

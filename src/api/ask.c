@@ -88,6 +88,11 @@ int aq_ask_begin(aq_ask *a, const char *body, size_t n, aq_fault *f)
         .temp = 0.7f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1};
     a->n = 1;
     a->model = "";
+    /* what is told about a request and not used; in an answer it comes back as it was */
+    if ((rc = aq_field_kind(a->body, "user", AQ_JSON_STR, "the body", "user", f)) < 0 ||
+        (rc = aq_field_kind(a->body, "store", AQ_JSON_TRUE, "the body", "store", f)) < 0 ||
+        (rc = aq_field_kind(a->body, "metadata", AQ_JSON_OBJ, "the body", "metadata", f)) < 0)
+        return rc;
     rc = aq_field_str(a->body, "model", &a->model, f);
     if (rc == 1 && strlen(a->model) > AQ_API_MODEL_BYTES) /* each chunk of a stream tells it */
         return aq_fault_field(f, "model", "'model' has %zu bytes, at most %u are allowed",
@@ -303,6 +308,9 @@ static int tool_choice(aq_ask *a, aq_fault *f)
     const char *type = aq_json_str(v, "type");
     if (type && !strcmp(type, "allowed_tools"))
         return aq_ask_allow(a, aq_json_get(v, type), f);
+    if (!type ? aq_json_get(v, "type") != NULL : strcmp(type, "function") != 0)
+        return aq_fault_field(f, "tool_choice",
+                              "'tool_choice' can be of type function or allowed_tools");
     a->tool_name = aq_json_str(fn ? fn : v, "name");
     a->tool_choice = AQ_TOOLS_NAMED;
     return a->tool_name ? 0 : aq_fault_field(f, "tool_choice", "'tool_choice' names no function");
@@ -324,6 +332,30 @@ int aq_ask_allow(aq_ask *a, const aq_json *v, aq_fault *f)
     a->allowed = list;
     if (!strcmp(mode, "required"))
         a->tool_choice = AQ_TOOLS_REQUIRED;
+    return 0;
+}
+
+int aq_ask_tool_name(const aq_json *obj, const char **ret, aq_fault *f)
+{
+    const aq_json *v = aq_json_get(obj, "name");
+
+    if (!v || v->kind != AQ_JSON_STR || !v->n)
+        return aq_fault_field(f, "tools", "'tools' has one without a name");
+    if (v->n > AQ_API_TOOL_BYTES)
+        return aq_fault_field(f, "tools",
+                              "'tools' has one with a name of %u bytes, at most %u are allowed",
+                              v->n, AQ_API_TOOL_BYTES);
+    for (const char *p = v->str; p < v->str + v->n; p = g_utf8_next_char(p)) {
+        gunichar c = g_utf8_get_char(p);
+        /* white space, quotes, brackets and the like end a name where some models write it; letters of any script do not */
+        if (c < 0x80 ? !g_ascii_isalnum((char)c) && (!c || !strchr("_-.:/", (int)c))
+                     : !g_unichar_isgraph(c) || g_unichar_isspace(c))
+            return aq_fault_field(f, "tools",
+                                  "'tools' has '%.80s': a name may have letters, digits and the "
+                                  "signs _ - . : /",
+                                  v->str);
+    }
+    *ret = v->str;
     return 0;
 }
 
@@ -389,15 +421,16 @@ int aq_ask_tools(aq_ask *a, aq_fault *f)
     a->one_call = !parallel;
     for (const aq_json *t = v && v->n ? v->item : NULL; t; t = t->next) {
         const aq_json *fn = aq_json_get(t, "function");
-        const char *type = aq_json_str(t, "type"), *name = aq_json_str(fn, "name");
-        if (t->kind != AQ_JSON_OBJ || !type || strcmp(type, "function") != 0 || !name || !*name)
+        const char *type = aq_json_str(t, "type"), *name = NULL;
+        if (t->kind != AQ_JSON_OBJ || !type || strcmp(type, "function") != 0 || !fn ||
+            fn->kind != AQ_JSON_OBJ)
             return aq_fault_field(
                 f, "tools",
                 "'tools' has one that is not {\"type\":\"function\",\"function\":{\"name\":…}}");
-        const aq_json *params = aq_json_get(fn, "parameters");
-        if (params && params->kind != AQ_JSON_OBJ && params->kind != AQ_JSON_NULL)
-            return aq_fault_field(f, "tools", "'tools' has '%.80s', whose parameters are no object",
-                                  name);
+        if ((rc = aq_ask_tool_name(fn, &name, f)) < 0 ||
+            (rc = aq_field_kind(fn, "description", AQ_JSON_STR, name, "tools", f)) < 0 ||
+            (rc = aq_field_kind(fn, "parameters", AQ_JSON_OBJ, name, "tools", f)) < 0)
+            return rc;
         if (!aq_ask_allows(a, name))
             continue;
         named = named || (a->tool_name && !strcmp(a->tool_name, name));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bodies of /v1/chat/completions. A worker's thread. */
+#include <stdio.h>
+
 #include "api-priv.h"
 
 static bool is_system(const aq_json *m)
@@ -74,6 +76,21 @@ static void put_message(aq_ask *a, const aq_json *m)
     aq_jw_s(w, "}");
 }
 
+/* What is looked at here; the engine sees to the rest. */
+static int check_message(const aq_json *m, uint32_t no, aq_fault *f)
+{
+    const aq_json *calls = aq_json_get(m, "tool_calls");
+    char where[32];
+
+    snprintf(where, sizeof where, "message %u", no);
+    int rc = aq_field_kind(m, "reasoning_content", AQ_JSON_STR, where, "messages", f);
+    rc = rc < 0 ? rc : aq_field_kind(m, "tool_call_id", AQ_JSON_STR, where, "messages", f);
+    for (const aq_json *c = calls && calls->kind == AQ_JSON_ARR && calls->n ? calls->item : NULL;
+         c && rc >= 0; c = c->next)
+        rc = aq_field_kind(c, "id", AQ_JSON_STR, where, "messages", f);
+    return rc;
+}
+
 int aq_chat_messages(aq_ask *a, aq_fault *f)
 {
     const aq_json *v = NULL, *m;
@@ -85,6 +102,10 @@ int aq_chat_messages(aq_ask *a, aq_fault *f)
     if (!rc || !v->n)
         return aq_fault_field(f, "messages",
                               "'messages' must be an array with at least one message");
+    uint32_t no = 0;
+    for (m = v->item; m; m = m->next)
+        if ((rc = check_message(m, ++no, f)) < 0)
+            return rc;
     for (m = v->item; m && is_system(m); m = m->next) {
         const aq_json *c = aq_json_get(m, "content");
         if (!c || (c->kind != AQ_JSON_STR && c->kind != AQ_JSON_ARR))

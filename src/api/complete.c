@@ -186,8 +186,15 @@ static void put_usage(const aq_job *j, aq_jw *w)
 static void choice_end(aq_job *j, aq_choice *c, aq_jw *w)
 {
     head(j, w, true);
-    aq_jw_f(w, "{\"index\":%u,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"%s\"}]}\n\n",
+    aq_jw_f(w, "{\"index\":%u,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"%s\"}]",
             (unsigned)(c - j->choice), finish(c->reason));
+    if (!j->ask.usage && j->n_done == j->n) { /* the last one */
+        aq_usage u;
+        aq_job_usage(j, &u, NULL);
+        aq_jw_s(w, ",\"timings\":");
+        aq_put_timings(w, &u);
+    }
+    aq_jw_s(w, "}\n\n");
 }
 
 static void end(aq_job *j, aq_jw *w)

@@ -83,6 +83,21 @@ int aq_field_str(const aq_json *obj, const char *key, const char **ret, aq_fault
     return 1;
 }
 
+int aq_field_kind(const aq_json *obj, const char *key, int kind, const char *where,
+                  const char *param, aq_fault *f)
+{
+    static const char *const names[] = {
+        [AQ_JSON_TRUE] = "true or false", [AQ_JSON_INT] = "an integer", [AQ_JSON_STR] = "a string",
+        [AQ_JSON_ARR] = "an array",       [AQ_JSON_OBJ] = "an object",
+    };
+    const aq_json *v = given(obj, key);
+
+    if (!v || v->kind == kind || (kind == AQ_JSON_TRUE && v->kind == AQ_JSON_FALSE))
+        return 0;
+    return aq_fault_field(f, param, "%s has a '%s' that must be %s, not %s", where, key,
+                          names[kind], kind_name(v));
+}
+
 int aq_field_of(const aq_json *obj, const char *key, int kind, const aq_json **ret, aq_fault *f)
 {
     const aq_json *v = given(obj, key);

@@ -30,6 +30,9 @@ void aq_job_usage(const aq_job *j, aq_usage *ret, uint32_t *ret_reasoning)
             ret->prompt_us += u->prompt_us;
         }
         ret->gen_tok += u->gen_tok;
+        ret->draft_tok += u->draft_tok;
+        ret->draft_ok_tok += u->draft_ok_tok;
+        ret->bad_calls += u->bad_calls;
         ret->gen_us = AQ_MAX(ret->gen_us, u->gen_us);
         ret->queue_us = AQ_MAX(ret->queue_us, u->queue_us);
         ret->first_us = AQ_MAX(ret->first_us, u->first_us);
@@ -225,6 +228,8 @@ static int keep(aq_choice *c, const aq_event *ev)
     aq_job *j = c->job;
     int rc = 0;
 
+    if (!atomic_load(&j->first_us))
+        atomic_store(&j->first_us, aq_now_us());
     if (ev->kind == AQ_EV_TEXT)
         rc = aq_bytes_put(&c->text, ev->bytes, ev->n_bytes);
     else if (ev->kind == AQ_EV_REASONING)

@@ -56,7 +56,8 @@ static int put_system(aq_mb *m, const aq_json *c, aq_fault *f)
         return aq_fault_field(f, "system", "'system' must be a text or blocks of type text");
     for (const aq_json *b = c->n ? c->item : NULL; b; b = b->next) {
         const aq_json *t = text_of(b);
-        if (!t)
+        const char *type = aq_json_str(b, "type");
+        if (!t || (!type ? aq_json_get(b, "type") != NULL : strcmp(type, "text") != 0))
             return aq_fault_field(f, "system", "'system' must be a text or blocks of type text");
         if (strncmp(t->str, BILLING, strlen(BILLING)) != 0)
             aq_mb_system(m, t->str, t->n);
@@ -74,7 +75,8 @@ static int put_result(aq_mb *m, const aq_json *b, uint32_t no, aq_fault *f)
                               no);
     if (aq_json_bool(b, "is_error", false))
         aq_put_part(&parts, "Error:", 6);
-    int rc = put_texts(&parts, aq_json_get(b, "content"), no, f);
+    int rc = aq_field_kind(b, "is_error", AQ_JSON_TRUE, "a tool_result", "messages", f);
+    rc = rc < 0 ? rc : put_texts(&parts, aq_json_get(b, "content"), no, f);
     if (rc >= 0)
         aq_mb_tool(m, id, &parts);
     return rc;
@@ -186,7 +188,8 @@ static int choice_of(aq_ask *a, aq_fault *f)
     const aq_json *v = NULL;
     int rc = aq_field_of(a->body, "tool_choice", AQ_JSON_OBJ, &v, f);
 
-    if (rc < 1)
+    if (rc < 1 || (rc = aq_field_kind(v, "disable_parallel_tool_use", AQ_JSON_TRUE, "'tool_choice'",
+                                      "tool_choice", f)) < 0)
         return rc;
     const char *type = aq_json_str(v, "type");
     a->one_call = aq_json_bool(v, "disable_parallel_tool_use", false);
@@ -217,12 +220,16 @@ static int tools(aq_ask *a, aq_fault *f)
     if (rc < 0)
         return rc;
     for (const aq_json *t = v && v->n ? v->item : NULL; t; t = t->next) {
-        const char *name = aq_json_str(t, "name"), *type = aq_json_str(t, "type");
+        const char *name = NULL, *type = aq_json_str(t, "type");
         const aq_json *schema = aq_json_get(t, "input_schema");
         if (type && strcmp(type, "custom") != 0 && !schema)
             continue; /* one that Anthropic's servers run */
-        if (!name || !schema || schema->kind != AQ_JSON_OBJ)
-            return aq_fault_field(f, "tools", "'tools' has one without name or input_schema");
+        if ((rc = aq_ask_tool_name(t, &name, f)) < 0 ||
+            (rc = aq_field_kind(t, "type", AQ_JSON_STR, name, "tools", f)) < 0 ||
+            (rc = aq_field_kind(t, "description", AQ_JSON_STR, name, "tools", f)) < 0)
+            return rc;
+        if (!schema || schema->kind != AQ_JSON_OBJ)
+            return aq_fault_field(f, "tools", "'tools' has '%.80s' without an input_schema", name);
         named = named || (a->tool_name && !strcmp(name, a->tool_name));
         aq_put_tool(&list, name, aq_json_str(t, "description"), schema);
     }
@@ -232,14 +239,22 @@ static int tools(aq_ask *a, aq_fault *f)
 int aq_anthropic_prompt(aq_ask *a, aq_fault *f)
 {
     __attribute__((cleanup(aq_mb_clear_p))) aq_mb m = {.replay = a->replay};
-    const aq_json *think = NULL;
+    const aq_json *think = NULL, *out = NULL;
     int rc = put_messages(a, &m, f);
 
     rc = rc < 0 ? rc : aq_mb_end(&m, a, f);
     rc = rc < 0 ? rc : aq_field_of(a->body, "thinking", AQ_JSON_OBJ, &think, f);
     const char *type = aq_json_str(think, "type");
-    bool off = type && !strcmp(type, "disabled");
-    rc = rc < 0 ? rc : aq_ask_vars(a, off ? "enable_thinking" : NULL, "false", f);
+    rc = rc < 0 ? rc : aq_field_kind(think, "type", AQ_JSON_STR, "'thinking'", "thinking", f);
+    rc = rc < 0 ? rc
+                : aq_field_kind(think, "budget_tokens", AQ_JSON_INT, "'thinking'", "thinking", f);
+    rc = rc < 0 ? rc : aq_field_of(a->body, "output_config", AQ_JSON_OBJ, &out, f);
+    rc = rc < 0 ? rc
+                : aq_field_kind(out, "effort", AQ_JSON_STR, "'output_config'", "output_config", f);
+    if (rc >= 0 && type && !strcmp(type, "disabled"))
+        rc = aq_ask_vars(a, "enable_thinking", "false", f);
+    else if (rc >= 0)
+        rc = aq_ask_effort(a, aq_json_str(out, "effort"), f);
     return rc < 0 ? rc : tools(a, f);
 }
 
@@ -254,6 +269,13 @@ int aq_anthropic_parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
     rc = rc < 0 ? rc : aq_ask_max(a, "max_tokens", f);
     rc = rc < 0 ? rc : aq_field_of(a->body, "output_config", AQ_JSON_OBJ, &out, f);
     rc = rc < 1 ? rc : aq_field_of(out, "format", AQ_JSON_OBJ, &format, f);
+    if (rc == 1) {
+        const char *type = aq_json_str(format, "type");
+        if (!type || strcmp(type, "json_schema") != 0)
+            return aq_fault_field(f, "output_config",
+                                  "'output_config' has a format that can be of "
+                                  "type json_schema alone");
+    }
     rc = rc < 1 ? rc : aq_field_of(format, "schema", AQ_JSON_OBJ, &schema, f);
     return rc < 1 ? rc : aq_ask_schema(a, schema, f);
 }

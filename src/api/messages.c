@@ -23,6 +23,7 @@ static void put_reason(const aq_choice *c, aq_jw *w)
 
 /* ---- streamed -------------------------------------------------------------------------------- */
 
+/* "usage":…,"timings":… */
 static void put_usage(const aq_job *j, aq_jw *w)
 {
     aq_usage u;
@@ -30,8 +31,9 @@ static void put_usage(const aq_job *j, aq_jw *w)
     aq_job_usage(j, &u, NULL);
     aq_jw_f(w,
             "\"usage\":{\"input_tokens\":%u,\"cache_creation_input_tokens\":0,"
-            "\"cache_read_input_tokens\":%u,\"output_tokens\":%u}",
+            "\"cache_read_input_tokens\":%u,\"output_tokens\":%u},\"timings\":",
             u.prompt_tok - AQ_MIN(u.cached_tok, u.prompt_tok), u.cached_tok, u.gen_tok);
+    aq_put_timings(w, &u);
 }
 
 static void put_head(const aq_job *j, aq_jw *w)

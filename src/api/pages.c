@@ -161,6 +161,9 @@ static void get_metrics(aq_api *api, aq_jw *w)
     metric(w, "tokens_predicted_total", "counter", "Tokens of answers.", (double)s->gen_tok);
     metric(w, "tokens_predicted_seconds_total", "counter", "Time spent on answers.",
            (double)s->gen_us / 1e6);
+    metric(w, "draft_tokens_total", "counter", "Tokens guessed ahead.", (double)s->draft_tok);
+    metric(w, "draft_tokens_accepted_total", "counter", "Tokens guessed ahead that were right.",
+           (double)s->draft_ok_tok);
     metric(w, "requests_total", "counter", "Requests that have ended.", (double)s->n_request);
     metric(w, "requests_failed_total", "counter", "Requests that ended with an error or a hang-up.",
            (double)s->n_failed);

@@ -5,6 +5,13 @@
  * namespace. Tools that OpenAI's servers run are left out. A worker's thread. */
 #include "api-priv.h"
 
+char *aq_tool_in(const char *space, const char *name)
+{
+    if (!space || !*space)
+        return g_strdup(name);
+    return g_strconcat(space, g_str_has_suffix(space, "_") ? "" : "__", name, NULL);
+}
+
 /* ---- input ----------------------------------------------------------------------------------- */
 
 /* A text, or parts whose text counts, as parts. */
@@ -74,10 +81,15 @@ static int put_message(aq_mb *m, const aq_json *e, uint32_t no, aq_fault *f)
     return 0;
 }
 
-static void put_reasoning(aq_mb *m, const aq_json *e)
+static int put_reasoning(aq_mb *m, const aq_json *e, aq_fault *f)
 {
     const aq_json *c = aq_json_get(e, "content");
+    int rc = aq_field_kind(e, "content", AQ_JSON_ARR, "an item of type reasoning", "input", f);
 
+    rc = rc < 0 ? rc
+                : aq_field_kind(e, "summary", AQ_JSON_ARR, "an item of type reasoning", "input", f);
+    if (rc < 0)
+        return rc;
     if (!c || c->kind != AQ_JSON_ARR || !c->n)
         c = aq_json_get(e, "summary");
     for (const aq_json *p = c && c->kind == AQ_JSON_ARR && c->n ? c->item : NULL; p; p = p->next) {
@@ -85,15 +97,19 @@ static void put_reasoning(aq_mb *m, const aq_json *e)
         if (t && t->kind == AQ_JSON_STR)
             aq_mb_think(m, t->str, t->n);
     }
+    return 0;
 }
 
 /* A call of a tool, or what it gave. */
 static int put_tool_item(aq_mb *m, const aq_json *e, const char *type, uint32_t no, aq_fault *f)
 {
     __attribute__((cleanup(aq_jw_clear_p))) aq_jw w = {0};
-    const char *id = NULL, *name = aq_json_str(e, "name");
+    const char *id = NULL, *own = aq_json_str(e, "name"), *space = NULL;
     bool custom = !strncmp(type, "custom_", 7);
     int rc = aq_field_str(e, "call_id", &id, f);
+
+    rc = rc < 0 ? rc : aq_field_str(e, "namespace", &space, f);
+    g_autofree char *name = own ? aq_tool_in(space, own) : NULL;
 
     if (rc < 0)
         return rc;
@@ -151,7 +167,7 @@ static int put_input(aq_ask *a, aq_mb *m, aq_fault *f)
         else if (!type || !strcmp(type, "message"))
             rc = put_message(m, e, no, f);
         else if (!strcmp(type, "reasoning"))
-            put_reasoning(m, e);
+            rc = put_reasoning(m, e, f);
         else if (!strcmp(type, "function_call") || !strcmp(type, "function_call_output") ||
                  !strcmp(type, "custom_tool_call") || !strcmp(type, "custom_tool_call_output"))
             rc = put_tool_item(m, e, type, no, f);
@@ -166,28 +182,43 @@ static int put_input(aq_ask *a, aq_mb *m, aq_fault *f)
 
 /* ---- tools ----------------------------------------------------------------------------------- */
 
-static int put_tools(const aq_ask *a, const aq_json *list, aq_jw *out, uint32_t depth, bool *named,
+/* space: the namespace that they stand in, or NULL. */
+static int put_tools(aq_ask *a, const aq_json *list, const char *space, aq_jw *out, bool *named,
                      aq_fault *f)
 {
     for (const aq_json *t = list->n ? list->item : NULL; t; t = t->next) {
-        const char *type = aq_json_str(t, "type"), *name = aq_json_str(t, "name");
+        const char *type = aq_json_str(t, "type"), *own = NULL;
         const aq_json *schema = aq_json_get(t, "parameters"), *inner = aq_json_get(t, "tools");
         bool custom = type && !strcmp(type, "custom");
-        if (t->kind != AQ_JSON_OBJ)
-            return aq_fault_field(f, "tools", "'tools' has one that is no object");
-        if (type && !strcmp(type, "namespace") && inner && inner->kind == AQ_JSON_ARR && !depth) {
-            int rc = put_tools(a, inner, out, 1, named, f);
-            if (rc < 0)
+        int rc;
+        if (!type)
+            return aq_fault_field(f, "tools", "'tools' has one that is no object with a type");
+        if (!strcmp(type, "namespace") && !space) {
+            if ((rc = aq_ask_tool_name(t, &own, f)) < 0 ||
+                (rc = aq_field_kind(t, "tools", AQ_JSON_ARR, "a namespace", "tools", f)) < 0 ||
+                (inner && inner->n && (rc = put_tools(a, inner, own, out, named, f)) < 0))
                 return rc;
             continue;
         }
-        if (!type || (strcmp(type, "function") != 0 && !custom))
+        if (strcmp(type, "function") != 0 && !custom)
             continue; /* one that OpenAI's servers run */
-        if (!name || !*name)
-            return aq_fault_field(f, "tools", "'tools' has one without a name");
-        if (!aq_ask_allows(a, name))
+        if ((rc = aq_ask_tool_name(t, &own, f)) < 0 ||
+            (rc = aq_field_kind(t, "description", AQ_JSON_STR, own, "tools", f)) < 0 ||
+            (rc = aq_field_kind(t, "parameters", AQ_JSON_OBJ, own, "tools", f)) < 0)
+            return rc;
+        if (!aq_ask_allows(a, own))
             continue;
-        *named = *named || (a->tool_name && !strcmp(a->tool_name, name));
+        g_autofree char *name = aq_tool_in(space, own);
+        if (strlen(name) > AQ_API_TOOL_BYTES)
+            return aq_fault_field(f, "tools", "'tools' has %.60s in a namespace, %u bytes at most",
+                                  own, AQ_API_TOOL_BYTES);
+        if (a->tool_name && !*named && !strcmp(a->tool_name, own)) {
+            char *full = aq_ask_alloc(a, strlen(name) + 1, f);
+            if (!full)
+                return -AQ_E_NOMEM;
+            a->tool_name = memcpy(full, name, strlen(name) + 1);
+            *named = true;
+        }
         if (!custom) {
             aq_put_tool(out, name, aq_json_str(t, "description"),
                         schema && schema->kind == AQ_JSON_OBJ ? schema : NULL);
@@ -221,7 +252,7 @@ static int choice_of(aq_ask *a, aq_fault *f)
             return aq_fault_field(f, "tool_choice", "'tool_choice' names no function");
     } else if (type && !strcmp(type, "allowed_tools")) {
         return aq_ask_allow(a, v, f);
-    } else if (s || v->kind != AQ_JSON_OBJ) {
+    } else if (!type) {
         return aq_fault_field(f, "tool_choice",
                               "'tool_choice' can be auto, none, required or a function");
     } /* a tool that OpenAI's servers run: auto */
@@ -237,7 +268,7 @@ static int tools(aq_ask *a, aq_fault *f)
     rc = rc < 0 ? rc : aq_field_bool(a->body, "parallel_tool_calls", &parallel, f);
     rc = rc < 0 ? rc : choice_of(a, f);
     if (rc >= 0 && a->tools_in)
-        rc = put_tools(a, a->tools_in, &list, 0, &named, f);
+        rc = put_tools(a, a->tools_in, NULL, &list, &named, f);
     if (rc < 0)
         return rc;
     a->one_call = !parallel;
@@ -295,6 +326,8 @@ int aq_responses_parse(aq_ask *a, const char *body, size_t n, aq_fault *f)
     rc = rc < 0 ? rc : aq_mb_end(&m, a, f);
     rc = rc < 0 ? rc : aq_ask_max(a, "max_output_tokens", f);
     rc = rc < 0 ? rc : aq_field_of(a->body, "reasoning", AQ_JSON_OBJ, &think, f);
+    rc = rc < 0 ? rc : aq_field_kind(think, "effort", AQ_JSON_STR, "'reasoning'", "reasoning", f);
+    rc = rc < 0 ? rc : aq_field_kind(think, "summary", AQ_JSON_STR, "'reasoning'", "reasoning", f);
     rc = rc < 0 ? rc : aq_ask_effort(a, aq_json_str(think, "effort"), f);
     rc = rc < 0 ? rc : tools(a, f);
     return rc < 0 ? rc : format(a, f);

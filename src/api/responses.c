@@ -12,6 +12,7 @@
 
 /* ---- the answer's objects -------------------------------------------------------------------- */
 
+/* The usage, and timings behind it. */
 static void put_usage(const aq_job *j, aq_jw *w)
 {
     aq_usage u;
@@ -21,8 +22,9 @@ static void put_usage(const aq_job *j, aq_jw *w)
     aq_jw_f(w,
             "{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u},"
             "\"output_tokens\":%u,\"output_tokens_details\":{\"reasoning_tokens\":%u},"
-            "\"total_tokens\":%u}",
+            "\"total_tokens\":%u},\"timings\":",
             u.prompt_tok, u.cached_tok, u.gen_tok, think, u.prompt_tok + u.gen_tok);
+    aq_put_timings(w, &u);
 }
 
 static void put_or(aq_jw *w, const aq_json *body, const char *key, const char *dflt)
@@ -105,22 +107,24 @@ static span of_item(const aq_job *j)
     return b->n > at ? (span){(const char *)b->p + at, b->n - at} : (span){"", 0};
 }
 
-/* The tool of this name as the client has it; *ret_space: its namespace or NULL. */
-static const aq_json *tool_named(const aq_json *list, const char *name, size_t n,
+/* The tool that the model calls so, as the client has it; *ret_space: its namespace or NULL. */
+static const aq_json *tool_named(const aq_json *list, const char *space, const char *name, size_t n,
                                  const char **ret_space)
 {
     for (const aq_json *t = list && list->kind == AQ_JSON_ARR && list->n ? list->item : NULL; t;
          t = t->next) {
         const char *own = aq_json_str(t, "name"), *type = aq_json_str(t, "type");
-        if (type && !strcmp(type, "namespace")) {
-            const aq_json *hit = tool_named(aq_json_get(t, "tools"), name, n, ret_space);
+        if (type && !strcmp(type, "namespace") && own && !space) {
+            const aq_json *hit = tool_named(aq_json_get(t, "tools"), own, name, n, ret_space);
             if (hit) {
                 *ret_space = own;
                 return hit;
             }
-        } else if (own && strlen(own) == n && !memcmp(own, name, n)) {
-            return t;
+            continue;
         }
+        g_autofree char *full = own ? aq_tool_in(space, own) : NULL;
+        if (full && strlen(full) == n && !memcmp(full, name, n))
+            return t;
     }
     return NULL;
 }
@@ -138,11 +142,28 @@ static void put_id(const aq_job *j, aq_jw *w)
     aq_jw_f(w, "_%u", j->st.n_item - 1);
 }
 
-static bool is_custom(const aq_job *j, const char **ret_space)
+static const aq_json *tool_of(const aq_job *j, const char **ret_space)
 {
     const aq_call *k = &j->choice[0].call[j->st.call];
-    const aq_json *t = tool_named(j->ask.tools_in, (const char *)k->name.p, k->name.n, ret_space);
-    const char *type = aq_json_str(t, "type");
+
+    return tool_named(j->ask.tools_in, NULL, (const char *)k->name.p, k->name.n, ret_space);
+}
+
+/* The name that the client knows the tool by. */
+static void put_name(const aq_job *j, aq_jw *w)
+{
+    const aq_call *k = &j->choice[0].call[j->st.call];
+    const char *space = NULL, *own = aq_json_str(tool_of(j, &space), "name");
+
+    if (own)
+        aq_jw_q(w, own);
+    else
+        aq_jw_qn(w, (const char *)k->name.p, k->name.n);
+}
+
+static bool is_custom(const aq_job *j, const char **ret_space)
+{
+    const char *type = aq_json_str(tool_of(j, ret_space), "type");
 
     return type && !strcmp(type, "custom");
 }
@@ -194,7 +215,7 @@ static void put_item(const aq_job *j, bool whole, aq_jw *w)
                           : "\",\"type\":\"function_call\",\"call_id\":");
         aq_jw_q(w, k->id);
         aq_jw_s(w, ",\"name\":");
-        aq_jw_qn(w, (const char *)k->name.p, k->name.n);
+        put_name(j, w);
         if (space) {
             aq_jw_s(w, ",\"namespace\":");
             aq_jw_q(w, space);
@@ -279,10 +300,9 @@ static void close_call(aq_job *j, aq_jw *w)
         }
         return;
     }
-    const aq_call *k = &j->choice[0].call[j->st.call];
     ev_part(j, "function_call_arguments.done", w);
     aq_jw_s(w, ",\"name\":");
-    aq_jw_qn(w, (const char *)k->name.p, k->name.n);
+    put_name(j, w);
     aq_jw_s(w, ",\"arguments\":");
     aq_jw_qn(w, t.p, t.n);
     aq_jw_s(w, "}\n\n");

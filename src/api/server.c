@@ -106,8 +106,9 @@ uint32_t aq_api_get_requests(aq_api *api, aq_api_request *ret, uint32_t cap)
             queued = queued && st.queued;
         }
         r->state = queued ? AQ_API_QUEUED : r->gen_tok ? AQ_API_WRITING : AQ_API_READING;
-        if (r->gen_tok > 1 && now > j->start_us)
-            r->tok_s = r->gen_tok * 1e6 / (double)(now - j->start_us);
+        int64_t first_us = atomic_load(&j->first_us);
+        if (r->gen_tok > 1 && first_us && now > first_us)
+            r->tok_s = (r->gen_tok - 1) * 1e6 / (double)(now - first_us);
     }
     pthread_mutex_unlock(&api->mu);
     return n;
@@ -138,6 +139,9 @@ void aq_log_add(aq_api *api, const aq_job *j, int http, const aq_usage *u)
     api->stats.prompt_tok += u->prompt_tok;
     api->stats.cached_tok += u->cached_tok;
     api->stats.gen_tok += u->gen_tok;
+    api->stats.draft_tok += u->draft_tok;
+    api->stats.draft_ok_tok += u->draft_ok_tok;
+    api->stats.n_malformed_call += u->bad_calls;
     api->stats.prompt_us += u->prompt_us;
     api->stats.gen_us += u->gen_us;
     pthread_mutex_lock(&api->mu);
@@ -280,6 +284,10 @@ static int door_body(aq_api *api, SoupServerMessage *msg, const char *path, aq_f
                     ? soup_message_headers_get_content_length(h)
                     : 0;
 
+    if (soup_message_headers_get_one(h, "Content-Length") &&
+        soup_message_headers_get_one(h, "Transfer-Encoding"))
+        return aq_fault_set(f, 400, "invalid_request_error", NULL,
+                            "Content-Length and Transfer-Encoding tell two lengths of one body");
     if (n < 0) /* libsoup takes "-5" */
         return aq_fault_set(f, 400, "invalid_request_error", NULL,
                             "Content-Length is not the number of the body's bytes");
@@ -289,9 +297,15 @@ static int door_body(aq_api *api, SoupServerMessage *msg, const char *path, aq_f
                             api->cfg.body_max_bytes);
     if (aq_path_method(path) != 2)
         return 0;
-    if (!type || g_ascii_strcasecmp(type, "application/json") != 0)
+    bool twice = false;
+    (void)the_one(h, "Content-Type", &twice);
+    if (!type || twice || g_ascii_strcasecmp(type, "application/json") != 0)
         return aq_fault_set(f, 415, "invalid_request_error", NULL,
                             "the body must be JSON, with Content-Type: application/json");
+    const char *coding = soup_message_headers_get_list(h, "Content-Encoding");
+    if (coding && g_ascii_strcasecmp(coding, "identity") != 0)
+        return aq_fault_set(f, 415, "invalid_request_error", NULL,
+                            "Content-Encoding: %.40s is not read: send the body as it is", coding);
     return 0;
 }
 

@@ -152,6 +152,15 @@ for path, more, mark, last in (('/v1/chat/completions', {'messages': [{'role': '
     c.close()
 t.close()
 
+# timings, in every dialect, whole and at the end of a stream
+TIMED = {'cache_n', 'prompt_n', 'prompt_ms', 'prompt_per_token_ms', 'prompt_per_second', 'predicted_n', 'predicted_ms', 'predicted_per_token_ms', 'predicted_per_second'}
+for path, body, tokens in (('/v1/chat/completions', {'messages': [{'role': 'user', 'content': 'hi'}]}, 5), ('/v1/completions', {'prompt': '@ok', 'max_tokens': 9}, 5),
+                           ('/v1/responses', {'input': 'hi'}, 5), ('/v1/messages', {'messages': [{'role': 'user', 'content': 'hi'}], 'max_tokens': 9}, 5)):
+    t = s.ask(path, body).json().get('timings', {})
+    k = [x.get('timings') or x.get('response', {}).get('timings') for x in s.ask(path, {**body, 'stream': True}).chunks()]
+    k = [x for x in k if x]
+    ok(set(t) == TIMED and t['predicted_n'] == tokens and len(k) == 1 and set(k[0]) == TIMED, 'timings: %s' % path, (t, k))
+
 # completions
 d = s.ask('/v1/completions', {'prompt': 'Say @hello', 'max_tokens': 9, 'echo': True}).json()
 ok(d['object'] == 'text_completion' and d['choices'][0]['text'] == 'Say @hello hello world' and d['choices'][0]['finish_reason'] == 'stop', 'a text goes on, with echo', d)

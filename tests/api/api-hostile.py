@@ -16,7 +16,7 @@ CALL = {'id': 'c1', 'type': 'function', 'function': {'name': 'get', 'arguments':
 
 
 def deep(n):
-    return b'{"messages":[{"role":"user","content":"x"}],"metadata":' + b'[' * n + b']' * n + b'}'
+    return b'{"messages":[{"role":"user","content":"x"}],"unknown":' + b'[' * n + b']' * n + b'}'
 
 
 # bodies: (name, path, body, status)
@@ -99,6 +99,98 @@ for name, path, body, want in cases:
         e = 'no JSON'
     ok((a.status == want if want else a.status in (200, 400)) and (a.status == 200 or (isinstance(e, dict) and e['message'])), '%s: %s: %s' % (path[4:], name, want or 'answered'), a)
 
+# every field that is used, also one inside of another, is refused by name when it is of another type
+FNS = {'tools': FN, 'tool_choice': {'type': 'function', 'function': {'name': 'get'}}}
+JS = {'response_format': {'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': {'type': 'object'}}}}
+TOLD = {'messages': U + [{'role': 'assistant', 'content': None, 'reasoning_content': 'x', 'tool_calls': [CALL]}, {'role': 'tool', 'tool_call_id': 'c1', 'content': 'r'}]}
+FLAT = {'tools': [{'type': 'function', 'name': 'get', 'description': 'd', 'parameters': {'type': 'object'}}]}
+SPACE = {'tools': [{'type': 'namespace', 'name': 'ns', 'tools': [{'type': 'function', 'name': 'get'}]}]}
+THOUGHT = {'input': [{'role': 'user', 'content': 'x'}, {'type': 'reasoning', 'summary': [], 'content': []}]}
+TEXT = {'text': {'format': {'type': 'json_schema', 'name': 'x', 'schema': {'type': 'object'}}}}
+AT = {'tools': [{'name': 'get', 'type': 'custom', 'description': 'd', 'input_schema': {'type': 'object'}}], 'tool_choice': {'type': 'tool', 'name': 'get', 'disable_parallel_tool_use': True}}
+USED = {'messages': U + [{'role': 'assistant', 'content': [{'type': 'thinking', 'thinking': 't'}, {'type': 'tool_use', 'id': 'a', 'name': 'get', 'input': {}}]},
+                         {'role': 'user', 'content': [{'type': 'tool_result', 'tool_use_id': 'a', 'content': 'r', 'is_error': False}]}]}
+OUT = {'output_config': {'effort': 'low', 'format': {'type': 'json_schema', 'schema': {'type': 'object'}}}}
+BASE = {CHAT: {'messages': U, 'max_tokens': 2}, RESP: {'input': 'hi', 'max_output_tokens': 16}, MSG: {'messages': U, 'max_tokens': 2}, COMP: {'prompt': 'hi', 'max_tokens': 2}}
+types = [  # path, body, places of fields, types that they can have
+    (CHAT, {}, 'stream logprobs parallel_tool_calls ignore_eos store', bool), (CHAT, {}, 'max_tokens max_completion_tokens top_k seed n', int), (CHAT, {}, 'model reasoning_effort user', str),
+    (CHAT, {}, 'temperature top_p min_p presence_penalty frequency_penalty repeat_penalty', (int, float)), (CHAT, {}, 'stream_options response_format chat_template_kwargs metadata', dict),
+    (CHAT, {}, 'stop', (str, list)), (CHAT, {}, 'logit_bias', (dict, list)), (CHAT, {}, 'messages tools', list), (CHAT, {'stream_options': {}}, 'stream_options.include_usage', bool),
+    (CHAT, FNS, 'tools.0 tools.0.function tools.0.function.parameters tool_choice.function', dict),
+    (CHAT, FNS, 'tools.0.type tools.0.function.name tools.0.function.description tool_choice.type tool_choice.function.name', str),
+    (CHAT, JS, 'response_format.json_schema response_format.json_schema.schema', dict), (CHAT, JS, 'response_format.type', str),
+    (CHAT, TOLD, 'messages.1.reasoning_content messages.1.tool_calls.0.id messages.1.tool_calls.0.function.name messages.2.tool_call_id', str),
+    (CHAT, TOLD, 'messages.1.tool_calls.0 messages.1.tool_calls.0.function', dict), (CHAT, TOLD, 'messages.0.content messages.2.content', (str, list)),
+    (RESP, {}, 'stream parallel_tool_calls background store', bool), (RESP, {}, 'max_output_tokens', int), (RESP, {}, 'model instructions user', str), (RESP, {}, 'text reasoning metadata', dict),
+    (RESP, {}, 'input', (str, list)), (RESP, {}, 'tools', list), (RESP, {'reasoning': {}}, 'reasoning.effort reasoning.summary', str),
+    (RESP, FLAT, 'tools.0.type tools.0.name tools.0.description', str), (RESP, FLAT, 'tools.0.parameters', dict), (RESP, {**FLAT, 'tool_choice': {}}, 'tool_choice.type', str),
+    (RESP, SPACE, 'tools.0.name', str), (RESP, SPACE, 'tools.0.tools', list), (RESP, SPACE, 'tools.0.tools.0', ()), (RESP, THOUGHT, 'input.1.summary input.1.content', list),
+    (RESP, TEXT, 'text.format text.format.schema', dict), (RESP, TEXT, 'text.format.type', str),
+    (MSG, {}, 'stream', bool), (MSG, {}, 'max_tokens top_k', int), (MSG, {}, 'model', str), (MSG, {}, 'thinking output_config metadata chat_template_kwargs', dict), (MSG, {}, 'stop_sequences system', (str, list)),
+    (MSG, {'thinking': {}}, 'thinking.type', str), (MSG, {'thinking': {'type': 'enabled'}}, 'thinking.budget_tokens', int), (MSG, {'system': [{'type': 'text', 'text': 'x'}]}, 'system.0.text system.0.type', str),
+    (MSG, AT, 'tools.0.name tools.0.type tools.0.description tool_choice.type tool_choice.name', str), (MSG, AT, 'tools.0.input_schema', dict), (MSG, AT, 'tool_choice.disable_parallel_tool_use', bool),
+    (MSG, USED, 'messages.1.content.0.thinking messages.1.content.1.id messages.1.content.1.name messages.2.content.0.tool_use_id', str), (MSG, USED, 'messages.1.content.1.input', dict),
+    (MSG, USED, 'messages.2.content.0.is_error', bool), (MSG, OUT, 'output_config.effort output_config.format.type', str), (MSG, OUT, 'output_config.format output_config.format.schema', dict),
+    (COMP, {}, 'stream echo', bool), (COMP, {}, 'max_tokens seed n', int), (COMP, {}, 'prompt', (str, list)),
+]
+
+
+def with_field(body, place, value):
+    body = json.loads(json.dumps(body))
+    at, keys = body, [int(k) if k.isdigit() else k for k in place.split('.')]
+    for k in keys[:-1]:
+        at = at[k]
+    at[keys[-1]] = value
+    return body
+
+
+n, wrong = 0, []
+for path, more, places, kinds in types:
+    for place in places.split():
+        for value in (True, 5, 1.5, 'x', [], {}, [5]):
+            if isinstance(value, kinds) and not (isinstance(value, bool) and kinds in (int, (int, float))):
+                continue
+            a = s.ask(path, with_field({**BASE[path], **more}, place, value))
+            e = a.json().get('error', {})
+            n += 1
+            if a.status != 400 or not e.get('message') or (path != MSG and e.get('param') not in (place.rsplit('.', 1)[-1], *('.'.join(place.split('.')[:i]) for i in range(1, 9)))):
+                wrong.append((path, place, value, a.status, e))
+ok(not wrong and n > 500, 'fields of other types: 400 that names the field', (n, wrong[:8]))
+
+# names of tools: what a model's family cannot write in a call is refused, letters of any script are not
+wrong = []
+for name in ('get', 'get_2-x', 'mcp__a.b/c:d', 'wetter_f\u00fcr', '\u5929\u6c17', '\U0001f326', 'g' * 256, '\u00e9' * 128,
+             '', ' ', ' a', 'a ', 'a b', 'a\tb', 'a\nb', 'a\x00b', 'a"b', "a'b", 'a\\b', 'a>b', 'a<b', 'a=b', '{a', 'a}', '[a]', '<|im_end|>', '</tool_call>', 'a,b', '\u00a0a', '\u2028', '\u202e', '\ufeffa',
+             'a\x7f', 'g' * 257, '\u00e9' * 129):
+    good = name[:1] in 'gmw\u5929\U0001f326\u00e9' and len(name.encode()) <= 256 and name
+    schema = {'type': 'object', 'properties': {'q': {'type': 'boolean'}}, 'required': ['q'], 'additionalProperties': False}
+    for path, more in ((CHAT, {'tools': [{'type': 'function', 'function': {'name': name, 'parameters': schema}}], 'tool_choice': 'required', 'max_tokens': 900}),
+                       (RESP, {'tools': [{'type': 'function', 'name': name, 'parameters': schema}], 'tool_choice': 'required', 'max_output_tokens': 900}),
+                       (MSG, {'tools': [{'name': name, 'input_schema': schema}], 'tool_choice': {'type': 'any'}, 'max_tokens': 900})):
+        a = s.ask(path, {**BASE[path], **more, 'seed': 3, 'chat_template_kwargs': {}})
+        d = a.json()
+        calls = [x['function']['name'] for x in d['choices'][0]['message'].get('tool_calls', [])] if 'choices' in d else \
+            [x['name'] for x in d.get('output', d.get('content', [])) if x['type'] in ('function_call', 'tool_use')]
+        if (a.status != 200 or any(c != name for c in calls)) if good else (a.status != 400 or (path != MSG and d['error']['param'] != 'tools')):
+            wrong.append((path, name[:20], a.status, d))
+ok(not wrong, 'names of tools: told as they came, or 400', wrong[:4])
+
+# schemas without an end, or that are none
+ref = '#/$defs/a'
+for name, schema, want in (
+        ('that refers to itself', {'$ref': '#'}, 400), ('in a ring of two', {'$defs': {'a': {'$ref': '#/$defs/b'}, 'b': {'$ref': ref}}, '$ref': ref}, 400),
+        ('by anyOf', {'anyOf': [{'$ref': '#'}, {'type': 'null'}]}, 400), ('by allOf', {'allOf': [{'$ref': '#'}]}, 400), ('by oneOf', {'oneOf': [{'$ref': '#'}, {'$ref': '#'}]}, 400),
+        ('that requires itself', {'type': 'object', 'properties': {'n': {'$ref': '#'}}, 'required': ['n']}, 400), ('of lists of itself', {'type': 'array', 'items': {'$ref': '#'}, 'minItems': 1}, None),
+        ('with a ring that ends', {'type': 'object', 'properties': {'n': {'$ref': '#'}}}, 200), ('of elsewhere', {'$ref': 'http://evil.example/x.json'}, 400), ('of an anchor', {'$ref': '#there'}, 400),
+        ('of a number', {'$ref': 5}, 400), ('that is no object', {'type': 'integer'}, None), ('that refers to none', {'$defs': {'a': {'type': 'integer'}}, '$ref': ref}, None),
+        ('60 deep', json.loads('{"type":"object","properties":{"a":' * 60 + '{}' + '}}' * 60), 200), ('with 2,000,000,000 items', {'type': 'array', 'items': {}, 'minItems': 2 * 10**9}, None),
+        ('with (a{1000}){1000}', {'type': 'object', 'properties': {'a': {'type': 'string', 'pattern': '^(a{1000}){1000}$'}}}, 400)):
+    for what, more, param in (('a format', {'response_format': {'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': schema}}}, 'response_format'),
+                              ('a tool', {'tools': [{'type': 'function', 'function': {'name': 'get', 'parameters': schema}}], 'tool_choice': 'required'}, 'tools')):
+        a = s.ask(CHAT, {**BASE[CHAT], **more})
+        status = want or (400 if what == 'a tool' or 'items' in schema else 200)
+        ok(a.status == status and (status == 200 or a.json()['error']['param'] == param), '%s with a schema %s: %d' % (what, name, status), a)
+
 # connections
 head = b'POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
 body = json.dumps({'messages': U}).encode()
@@ -127,7 +219,9 @@ for name, raw, want in (
         ('a negative length', head + b'Content-Length: -5\r\n\r\n', (b'400',)),
         ('a length that is no number', head + b'Content-Length: ten\r\n\r\n', (b'4', b'')),
         ('two lengths', head + b'Content-Length: 2\r\nContent-Length: 3\r\nConnection: close\r\n\r\n{} ', (b'4', b'')),
-        ('a length and chunks', head + b'Content-Length: 2\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\n{}\r\n0\r\n\r\n', (b'4', b'')),
+        ('a length and chunks', head + b'Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n', (b'400',)),
+        ('two content types', b'POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}', (b'415',)),
+        ('a body that is packed', head + b'Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b', (b'415',)),
         ('a header without a colon', b'GET /health HTTP/1.1\r\nHost: localhost\r\nnonsense\r\nConnection: close\r\n\r\n', (b'2', b'4', b'')),
         ('a request line of nonsense', b'\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n', (b'4', b'')),
         ('a path of 90 KB', b'GET /' + b'a' * 90000 + b' HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n', (b'4', b'')),

@@ -49,6 +49,8 @@ TEMPLATES = {
 
 {% endif %}""",
     'mistral': TOOLS + """{% for m in messages %}{% if m.role == 'user' or m.role == 'system' %}[INST]{{ m.content }}[/INST]{% elif m.tool_calls %}[TOOL_CALLS][{% for c in m.tool_calls %}{% if c.id is not defined or c.id | length != 9 %}{{ raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}{% endif %}{{ '{' }}"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}, "id": "{{ c.id }}"}{% if not loop.last %}, {% endif %}{% endfor %}]{{ eos_token }}{% elif m.role == 'tool' %}{% if m.tool_call_id is not defined or m.tool_call_id | length != 9 %}{{ raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}{% endif %}[TOOL_RESULTS]{"content": {{ m.content | tojson }}, "call_id": "{{ m.tool_call_id }}"}[/TOOL_RESULTS]{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}""",
+    'mistral-args': """{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}{% for m in messages %}{% if m.role == 'system' %}[SYSTEM_PROMPT]{{ m.content }}[/SYSTEM_PROMPT]{% elif m.role == 'user' %}[INST]{{ m.content }}[/INST]{% elif m.role == 'tool' %}[TOOL_RESULTS]{{ m.content }}[/TOOL_RESULTS]{% else %}{{ m.content }}{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments if c.function.arguments is string else c.function.arguments | tojson }}{% endfor %}{{ eos_token }}{% endif %}{% endfor %}""",
+    'mistral-id': """{% set users = messages | selectattr('role', 'equalto', 'user') | list %}{% for m in messages %}{% if m.role == 'system' %}[SYSTEM_PROMPT]{{ m.content }}[/SYSTEM_PROMPT]{% elif m.role == 'user' %}{% if tools and m == users[-1] %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}[INST]{{ m.content }}[/INST]{% elif m.role == 'tool' %}[TOOL_RESULTS]{{ m.tool_call_id }}[TOOL_CONTENT]{{ m.content }}[/TOOL_RESULTS]{% elif m.tool_calls %}{% for c in m.tool_calls %}{% if c.id | length != 9 %}{{ raise_exception('an id has nine letters') }}{% endif %}[TOOL_CALLS]{{ c.function.name }}[CALL_ID]{{ c.id }}[ARGS]{{ c.function.arguments | tojson }}{% endfor %}{{ eos_token }}{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}""",
     'gemma': TOOLS + LAST + """{% for m in messages %}{% if m.role == 'tool' %}<|tool_response>response:{value:<|"|>{{ m.content }}<|"|>}<tool_response|>{% set ns.tool = true %}{% else %}{% if not (ns.tool and m.role == 'assistant') %}<|turn>{{ 'model' if m.role == 'assistant' else m.role }}
 {% endif %}{% set ns.tool = false %}{{ m.content }}{% for c in m.tool_calls or [] %}<|tool_call>call:{{ c.function.name }}{{ '{' }}{% for k, v in c.function.arguments | dictsort %}{% if not loop.first %},{% endif %}{{ k }}:{% if v is string %}<|"|>{{ v }}<|"|>{% else %}{{ v }}{% endif %}{% endfor %}}<tool_call|>{% endfor %}{% if not m.tool_calls %}<turn|>
 {% endif %}{% endif %}{% endfor %}{% if add_generation_prompt and not ns.tool %}<|turn>model
@@ -65,13 +67,15 @@ SAID = {
     'deepseek': ['hm', '</think>', '!<｜tool▁calls▁begin｜>', '!<｜tool▁call▁begin｜>', 'get', '!<｜tool▁sep｜>', *ODD, '!<｜tool▁call▁end｜>', '!<｜tool▁calls▁end｜>',
                  '!<｜end▁of▁sentence｜>'],
     'llama3': ['{"name": "get",', ' "parameters": ', *ODD, '}', '!<|eot_id|>'],
-    'mistral': ['![TOOL_CALLS]', '[{"name": "get", ', '"arguments": ', *ODD, '}]'],
+    'mistral': ['![TOOL_CALLS]', '[{"name": "get", ', '"arguments": ', *ODD, ', "id": ', '"a1B2c3D4e"', '}]'],
+    'mistral-args': ['![TOOL_CALLS]', 'get', '![ARGS]', *ODD],
+    'mistral-id': ['![TOOL_CALLS]', 'get', '![CALL_ID]', 'a1B2', 'c3D4e', '![ARGS]', *ODD],
     'gemma': ['!<|tool_call>', 'call:get{', 'b:1,', 'a:', '<|"|>', 'x', ' y', '<|"|>', '}', '!<tool_call|>', '!<|tool_response>'],
 }
 # what only real templates ask for: calls as Qwen 3.5 writes them, and those taught to a template that knows none
 XML = ['hm', '\n', '</think>', '\n\n', '<tool_call>', '\n<function=get>', '\n<parameter=b>', '\n1', '\n</parameter>', '\n<parameter=a>', '\nx', ' y', '\n</parameter>', '\n</function>\n', '</tool_call>']
 TAUGHT = ['<tool_call>', '\n{"name": "get", "arguments": ', *ODD, '}\n', '</tool_call>']
-ENDS = {'qwen3': '<|im_end|>', 'gptoss': '<|call|>', 'glm': '<|observation|>', 'deepseek': '<｜end▁of▁sentence｜>', 'llama3': '<|eot_id|>', 'mistral': '<|im_end|>',
+ENDS = {'qwen3': '<|im_end|>', 'gptoss': '<|call|>', 'glm': '<|observation|>', 'deepseek': '<｜end▁of▁sentence｜>', 'llama3': '<|eot_id|>', 'mistral': '<|im_end|>', 'mistral-args': '<|im_end|>', 'mistral-id': '<|im_end|>',
         'gemma': ('<|tool_response>', '<end_of_turn>')}  # the first token behind a call
 
 
@@ -79,6 +83,8 @@ def scripts(family, path=None):
     text = open(path, encoding='utf-8').read() if path else 'tools'
     if '<function=' in text:
         said = XML
+    elif '[ARGS]' in text:
+        said = SAID['mistral-id' if '[CALL_ID]' in text else 'mistral-args']
     elif 'tools' in text:
         said = SAID[family]
     else:
@@ -123,6 +129,8 @@ def family_test(family, path):
         d = ask(m).json()
         prompt, cached, gen = usage(d)
         rest = tail(prompt - cached)
+        spelled = ''.join(t.lstrip('!') for t in scripts(family, path)['one'][0])
+        ok(tail(prompt).count(spelled) == 2, '%s: turn 3: both calls stand in the prompt as they were sampled' % family, (spelled, tail(prompt)[-900:]))
         c = d['choices'][0]['message']
         ok(cached == known and 'Done.' in (c['content'], c.get('reasoning_content')), '%s: turn 3: %d of %d known, and an answer' % (family, known, prompt), d)
         more = m + [{'role': 'assistant', 'content': 'Done.'}, {'role': 'user', 'content': 'Thanks @ok'}]

@@ -21,6 +21,10 @@ s = Scripted({
     'semi': ([*call('get', one), ';', *call('put', two)], 'end'),
     'less': (['a < b </thi'], 'end'),
     'cut': (['<tool_call>', '\n{"name": "get", "arguments": {"b": 1, "a": "'], 'again'),
+    'none': (['<tool_call>', '\nnot a call'], 'end'),
+    'inner': (call('inner', one), 'end'),
+    'left_inner': (call('left__inner', one), 'end'),
+    'right_inner': (call('mcp__right__inner', one), 'end'),
     'patch': (call('patch', '{"input": "*** Begin\\n+x"}'), 'end'),
     'answer': (['<think>', '\nIs it {', '\n', '</think>', '\n\n', '{"n": ', '1', '}'], 'end'),
     'think': (['<think>', '\nhm', '\n', '</think>', '\n\n', 'So.'], 'end'),
@@ -81,6 +85,20 @@ for more, param in (({'tools': 5}, 'tools'), ({'tools': [{'type': 'function'}]},
                     ({'parallel_tool_calls': 1}, 'parallel_tool_calls'), ({'chat_template_kwargs': 1}, 'chat_template_kwargs')):
     a = s.chat('hi', **more)
     ok(a.status == 400 and a.json()['error']['param'] == param, 'refused: %s' % json.dumps(more)[:70], a)
+
+def metric(name):
+    return [float(l.split()[1]) for l in s.ask('/metrics').body.decode().splitlines() if l.startswith('aquifer:%s ' % name)][0]
+
+
+before = metric('tool_calls_malformed_total')
+free = [{'type': 'function', 'function': {'name': 'get', 'parameters': {'type': 'object', 'properties': {'b': {'not': {}}}}}}]  # no form: nothing holds the model to one
+c = s.chat('@none', tools=free).json()['choices'][0]
+ok(c['finish_reason'] == 'stop' and 'tool_calls' not in c['message'] and c['message']['content'] == '<tool_call>\nnot a call' and metric('tool_calls_malformed_total') == before + 1,
+   'a call that is none: its text, and it is counted', (c, before, metric('tool_calls_malformed_total')))
+c = s.chat('@cut', tools=free, max_tokens=2).json()['choices'][0]
+ok(c['finish_reason'] == 'length' and metric('tool_calls_malformed_total') == before + 1, 'one that was cut off by its limit is not', (c, metric('tool_calls_malformed_total')))
+u = [metric(x) for x in ('draft_tokens_total', 'draft_tokens_accepted_total')]
+ok(u == [0, 0], 'no drafts: none counted', u)
 
 # case 20: arguments of the history that are no JSON
 for args in ('{', '', 'x', '[1]'):
@@ -153,6 +171,18 @@ ev = [json.loads(x) for _, x in s.ask('/v1/responses', {'input': '@patch', 'tool
 ok([x['input'] for x in ev if x['type'].endswith('input.done')] == ['*** Begin\n+x'], 'responses: and in a stream', ev)
 d = s.ask('/v1/responses', {'input': '@think'}).json()['output']
 ok([x['type'] for x in d] == ['reasoning', 'message'] and d[0]['content'][0]['text'].strip() == 'hm', 'responses: thinking is an item', d)
+# two namespaces with a tool of one name, and one outside
+spaces = [dict(flat[0], name='inner'), {'type': 'namespace', 'name': 'left', 'tools': [dict(flat[0], name='inner')]}, {'type': 'namespace', 'name': 'mcp__right__', 'tools': [dict(flat[0], name='inner')]}]
+for name, space in (('inner', None), ('left_inner', 'left'), ('right_inner', 'mcp__right__')):
+    d = s.ask('/v1/responses', {'input': '@' + name, 'tools': spaces}).json()['output'][0]
+    ok(d['type'] == 'function_call' and d['name'] == 'inner' and d.get('namespace') == space, 'responses: a tool of the namespace %s is told by its own name' % space, d)
+    ev = [json.loads(x) for _, x in s.ask('/v1/responses', {'input': '@' + name, 'tools': spaces, 'stream': True}).events()]
+    ok([x['name'] for x in ev if x['type'].endswith('arguments.done')] == ['inner'] and [x['item'].get('namespace') for x in ev if x['type'].endswith('item.done')] == [space], 'responses: and in a stream', ev)
+    more = [{'role': 'user', 'content': '@' + name}, d, {'type': 'function_call_output', 'call_id': d['call_id'], 'output': 'R @ok'}]
+    u = s.ask('/v1/responses', {'input': more, 'tools': spaces}).json()['usage']
+    ok(u['input_tokens_details']['cached_tokens'] > u['input_tokens'] - 60, 'responses: the history has the name that the model called', u)
+d = s.ask('/v1/responses', {'input': '@ok', 'tools': spaces[1:], 'tool_choice': {'type': 'function', 'name': 'inner'}, 'max_output_tokens': 400}).json()
+ok(d['status'] == 'incomplete' or (d['output'][-1]['name'], d['output'][-1]['namespace']) == ('inner', 'left'), 'responses: a named tool in a namespace', d)
 first = s.ask('/v1/responses', {'input': '@one', 'tools': flat, 'instructions': long}).json()
 u = s.ask('/v1/responses', {'instructions': long, 'tools': flat, 'input': [{'role': 'user', 'content': '@one'}, *first['output'],
                                                                          {'type': 'function_call_output', 'call_id': first['output'][0]['call_id'], 'output': 'R @ok'}]}).json()['usage']

@@ -3,8 +3,12 @@
 """Answers that are held to a form, with a real model at temperature 1 through the local API: a schema, a call that must come, a named one,
 and a plain question with tools. Each is asked whole and streamed, with the same seed.
 
-usage: ./dev bench --gate forms [SEEDS] [FIRST]      (50, from 1; the guide model and SmolLM2, or AQ_BENCH_MODEL alone)
-exit: 0 every answer is valid and its pieces joined are the same bytes; 1 not so; 2 no model"""
+usage: ./dev bench --gate forms [SEEDS] [FIRST] [FORM,…]      (50, from 1, all four; the guide model and SmolLM2, or AQ_BENCH_MODEL alone)
+exit: 0 every answer is valid and its pieces joined are the same bytes; 1 not so; 2 no model
+
+Valid: a schema's answer ended by itself and is of the schema; a call that must come came, ended by itself, and all calls of the answer are
+of the tools' schemas. An answer that its limit (900 tokens) cut off is none. With a plain question, cut off after 60 tokens, whatever was
+called is of the schemas, or the cut went through it."""
 import concurrent.futures
 import glob
 import http.client
@@ -14,9 +18,11 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 n = int(sys.argv[1]) if len(sys.argv) > 1 else 50
 first = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+forms = sys.argv[3].split(',') if len(sys.argv) > 3 else ['schema', 'required', 'named', 'auto']
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 models = [os.environ['AQ_BENCH_MODEL']] if os.environ.get('AQ_BENCH_MODEL') else [
     os.path.join(TOP, 'data/guide/guide.gguf'), *glob.glob(os.path.join(os.environ.get('AQ_MODEL_DIR', ''), 'SmolLM2*.gguf'))[:1]]
@@ -78,6 +84,8 @@ def ask(port, body):
 
 def whole(port, body):
     status, text = ask(port, body)
+    if status == 200:
+        lengths.append(json.loads(text)['usage']['completion_tokens'])
     c = json.loads(text)['choices'][0] if status == 200 else {'finish_reason': text, 'message': {}}
     calls = [(t['function']['name'], t['function']['arguments']) for t in c['message'].get('tool_calls', [])]
     return c['finish_reason'], c['message'].get('content') or '', calls
@@ -115,16 +123,20 @@ def one(port, kind, seed):
 
 
 bad = False
+lengths = []
 for model in models:
     p = subprocess.Popen(['aquifer-cli', 'serve', '-m', model, '--port', '0', '--json', '--parallel', '4'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     port = json.loads(p.stdout.readline() or '{}').get('port')
     if not port:
         sys.exit(2)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        for kind in ASKS:
+        for kind in forms:
+            lengths.clear()
+            began = time.monotonic()
             why = [x for x in pool.map(lambda seed, k=kind: one(port, k, seed), range(first, first + n)) if x]
             bad = bad or bool(why)
-            print(json.dumps({'model': os.path.basename(model), 'form': kind, 'n': n, 'good': n - len(why), 'bad': why[:2]}), flush=True)
+            print(json.dumps({'model': os.path.basename(model), 'form': kind, 'n': n, 'good': n - len(why), 'from_seed': first,
+                              'tok_most': max(lengths, default=0), 'tok_all': sum(lengths), 's': round(time.monotonic() - began), 'bad': why[:2]}), flush=True)
     p.send_signal(signal.SIGTERM)
     p.wait(60)
 sys.exit(bad)

@@ -312,6 +312,7 @@ static void one_family(uint8_t calls, bool fenced, bool args_mark, const char *p
                       .has_tools = true,
                       .fenced = fenced,
                       .args_mark = args_mark,
+                      .id_mark = args_mark && fenced,
                       .invoke_pre = pre};
     aq_gram_want w = {.caps = &c, .must_call = true};
     aq_err err = {0};
@@ -355,10 +356,47 @@ static void families(void)
         one_family(f, false, false, f == AQ_CALLS_INVOKE ? "" : NULL);
         if (f == AQ_CALLS_DEEPSEEK || f == AQ_CALLS_MISTRAL)
             one_family(f, true, true, NULL);
+        if (f == AQ_CALLS_MISTRAL)
+            one_family(f, false, true, NULL);
         if (f == AQ_CALLS_INVOKE)
             one_family(f, false, false,
                        "\xEF\xBD\x9C"
                        "DSML\xEF\xBD\x9C");
+    }
+}
+
+/* Mistral's models write an id into a call; not one of another length. */
+static void ids(void)
+{
+    static const struct {
+        const char *text;
+        bool args_mark, id_mark;
+        int takes;
+    } c[] = {{"[TOOL_CALLS]put[ARGS]{}", true, true, 1},
+             {"[TOOL_CALLS]put[CALL_ID]aB3456789[ARGS]{}", true, true, 1},
+             {"[TOOL_CALLS]put[CALL_ID]aB345678[ARGS]{}", true, true, -1},
+             {"[TOOL_CALLS]put[CALL_ID]aB3456789[ARGS]{}", true, false, -1},
+             {"[TOOL_CALLS][{\"name\": \"put\", \"arguments\": {}, \"id\": \"aB3456789\"}]", false,
+              false, 1},
+             {"[TOOL_CALLS] [{\"name\": \"put\", \"arguments\": {}}, {\"name\": \"put\", "
+              "\"arguments\": {}, \"id\": \"123456789\"}]",
+              false, false, 1},
+             {"[TOOL_CALLS][{\"name\": \"put\", \"arguments\": {}, \"id\": \"aB34567890\"}]", false,
+              false, -1}};
+    AQ_AUTO(aq_arena_free) aq_arena *a = aq_arena_new(0);
+    aq_err err = {0};
+
+    for (size_t i = 0; i < AQ_LEN(c); i++) {
+        AQ_AUTO(aq_gram_free) aq_gram *g = NULL;
+        aq_chat_caps caps = {.calls = AQ_CALLS_MISTRAL,
+                             .has_tools = true,
+                             .args_mark = c[i].args_mark,
+                             .id_mark = c[i].id_mark};
+        aq_gram_want w = {.caps = &caps, .must_call = true};
+        bool good = a && aq_json_parse(a, tools, strlen(tools), &w.tools, &err) >= 0 &&
+                    aq_gram_answer(NULL, &w, &g, &err) >= 0;
+        ok(good && takes(g, c[i].text, strlen(c[i].text)) == c[i].takes, "Mistral: %s %s",
+           c[i].takes > 0 ? "taken:" : "refused:", c[i].text);
     }
 }
 
@@ -515,6 +553,7 @@ int main(void)
     refusals();
     walks();
     families();
+    ids();
     either();
     lenient();
     masks();

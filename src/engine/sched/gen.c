@@ -134,8 +134,11 @@ static bool end(aq_engine *e, aq_req *r, int32_t reason, last t)
     if (rc >= 0 && r->parse) {
         if (rest.n && (rc = aq_toolparse_push(r->parse, (const char *)rest.p, rest.n, false)) >= 0)
             rc = send_events(r, none);
+        uint32_t n_bad = r->parse->n_bad;
         if (rc == 0 && (rc = aq_toolparse_finish(r->parse)) >= 0)
             rc = send_events(r, none);
+        if (reason == AQ_DONE_LENGTH) /* what was cut off is not the model's fault */
+            r->parse->n_bad = n_bad;
         if (rc == 1)
             reason = AQ_DONE_STOP;
     }

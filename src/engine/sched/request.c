@@ -212,6 +212,7 @@ void aq_req_finish(aq_req *r, int32_t rc, const aq_err *err)
         return;
     r->usage.prompt_tok = r->n_prompt;
     r->usage.gen_tok = r->n_gen;
+    r->usage.bad_calls = r->parse ? r->parse->n_bad : 0;
     if (!r->t_run_us)
         r->usage.queue_us = aq_now_us() - r->t_submit_us;
     r->usage.first_us = r->t_first_us ? r->t_first_us - r->t_submit_us : 0;

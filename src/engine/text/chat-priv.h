@@ -40,6 +40,7 @@ typedef struct aq_chat_caps {
     bool late_system;                     /* … one between other messages */
     bool fenced;                          /* DeepSeek: arguments stand in ```json */
     bool args_mark;                       /* Mistral: [ARGS] between name and arguments */
+    bool id_mark;                         /* Mistral: [CALL_ID] and an id before that */
     bool repeats;                         /* it takes two messages of the user in a row */
     const char *invoke_pre;               /* INVOKE: what stands before "invoke" and "parameter" */
     const char *think_open, *think_close; /* around thinking; NULL = none known */

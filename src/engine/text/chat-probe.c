@@ -158,6 +158,7 @@ int aq_chat_probe(const aq_tmpl *t, const char *src, const aq_vocab *v, aq_chat_
         c.calls = AQ_CALLS_HARMONY;
     c.fenced = src && strstr(src, "```json");
     c.args_mark = src && strstr(src, "[ARGS]");
+    c.id_mark = src && strstr(src, "[CALL_ID]");
     thinking(src, v, &c);
     *ret = c;
     return 0;

@@ -35,6 +35,35 @@ int aq_gram_check(const aq_gram *g, aq_err *err)
                : aq_fail(err, AQ_E_NOMEM, "no memory for the form of an answer");
 }
 
+static bool node_ends(const aq_gnode *n, const uint8_t *ends)
+{
+    switch (n->kind) {
+    case AQ_G_RETURN:
+        return true;
+    case AQ_G_FORK:
+        return ends[n->a] || ends[n->b];
+    case AQ_G_CALL:
+        return ends[n->a] && ends[n->b];
+    default:
+        return ends[n->b];
+    }
+}
+
+int aq_gram_ends(const aq_gram *g, uint32_t node)
+{
+    AQ_AUTOFREE uint8_t *ends = calloc(g->n_node + 1, 1);
+    bool more = ends != NULL;
+
+    /* built from the end: one round finds all but what lies behind a loop or a part that was named before it was there */
+    while (more) {
+        more = false;
+        for (uint32_t i = 0; i < g->n_node; i++)
+            if (!ends[i] && node_ends(&g->node[i], ends))
+                ends[i] = more = true;
+    }
+    return ends ? node < g->n_node && ends[node] : -AQ_E_NOMEM;
+}
+
 uint32_t aq_g_add(aq_gram *g, uint8_t kind, uint32_t a, uint32_t b)
 {
     if (g->rc < 0 || a == AQ_G_NONE || b == AQ_G_NONE)

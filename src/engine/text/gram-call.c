@@ -23,19 +23,41 @@ static const aq_json *params_of(const aq_json *tool)
     return p && p->kind == AQ_JSON_OBJ && p->n ? p : NULL;
 }
 
+/* Whether a schema tells what the value is; one that does not stands for any. */
+static bool tells(const aq_json *s)
+{
+    static const char *const keys[] = {"type",  "properties", "anyOf",
+                                       "oneOf", "allOf",      "enum",
+                                       "const", "$ref",       "additionalProperties"};
+
+    for (size_t i = 0; i < AQ_LEN(keys); i++)
+        if (aq_json_get(s, keys[i]))
+            return true;
+    return false;
+}
+
+/* Whether a value that is no object is of this type. */
+static bool no_object(const aq_json *type)
+{
+    if (type && type->kind == AQ_JSON_ARR)
+        type = type->n == 1 ? type->item : NULL;
+    return type && type->kind == AQ_JSON_STR && strcmp(type->str, "object") != 0;
+}
+
 /* The arguments as one JSON object. */
 static int object(const calls *c, const aq_json *tool, int note, uint32_t next, uint32_t *ret)
 {
     const aq_json *p = params_of(tool), *s = aq_schema_resolve(p, p);
 
-    if (!s ||
-        (!aq_json_get(s, "type") && !aq_json_get(s, "properties") && !aq_json_get(s, "anyOf"))) {
+    if (!p || (s && !tells(s))) {
         if (note != AQ_NOTE_JSON)
             *ret = aq_g_litz(c->g, "{}", next);
         else
             *ret = aq_g_any(c->g, true, next);
         return 0;
     }
+    if (s && no_object(aq_json_get(s, "type")))
+        return aq_fail(c->err, AQ_E_INVAL, "schema: the parameters must be of the type object");
     return aq_schema_put(c->g, p, p, note | (c->lenient ? AQ_NOTE_LENIENT : 0), next, ret, c->err);
 }
 
@@ -118,6 +140,19 @@ static uint32_t name_then(const calls *c, const aq_json *tool, uint32_t next)
     return aq_g_lit(c->g, name->str, name->n, next);
 }
 
+/* Mistral's ids are nine letters and digits. */
+static uint32_t short_id(aq_gram *g, uint32_t next)
+{
+    aq_gset s = {0};
+
+    aq_gset_put(&s, '0', '9');
+    aq_gset_put(&s, 'A', 'Z');
+    aq_gset_put(&s, 'a', 'z');
+    for (int i = 0; i < 9; i++)
+        next = aq_g_set(g, &s, next);
+    return next;
+}
+
 /* {"name": "N", "arguments": {…}} */
 static int json_call(const calls *c, const aq_json *tool, const char *args, uint32_t next,
                      uint32_t *ret)
@@ -126,6 +161,12 @@ static int json_call(const calls *c, const aq_json *tool, const char *args, uint
     const aq_json *name = aq_json_get(aq_json_get(tool, "function"), "name");
     aq_gram *g = c->g;
     uint32_t n = aq_g_ws(g, aq_g_add(g, AQ_G_BYTE, '}', next));
+
+    if (c->w->caps->calls == AQ_CALLS_MISTRAL) { /* , "id": "abcdefgh1" */
+        uint32_t id = aq_g_add(g, AQ_G_BYTE, '"', short_id(g, aq_g_add(g, AQ_G_BYTE, '"', n)));
+        id = aq_g_ws(g, aq_g_litz(g, "\"id\":", aq_g_ws(g, id)));
+        n = aq_g_fork(g, n, aq_g_add(g, AQ_G_BYTE, ',', id));
+    }
     int rc = object(c, tool, AQ_NOTE_JSON, n, &n);
 
     if (rc < 0)
@@ -189,7 +230,10 @@ static int call(const calls *c, const aq_json *tool, uint32_t next, uint32_t *re
         if (!caps->args_mark)
             return json_call(c, tool, "\"arguments\":", next, ret);
         rc = object(c, tool, AQ_NOTE_JSON, next, &n);
-        *ret = name_then(c, tool, aq_g_mark(g, "[ARGS]", n));
+        n = aq_g_mark(g, "[ARGS]", n);
+        if (caps->id_mark)
+            n = aq_g_fork(g, n, aq_g_mark(g, "[CALL_ID]", short_id(g, n)));
+        *ret = name_then(c, tool, n);
         return rc;
     case AQ_CALLS_GEMMA:
         n = aq_g_mark(g, "<tool_call|>", next);
@@ -346,6 +390,14 @@ int aq_gram_answer(const aq_vocab *v, const aq_gram_want *w, aq_gram **ret, aq_e
         return aq_fail(err, AQ_E_INVAL, "a call is demanded, but there are no tools");
     if ((rc = aq_gram_check(g, err)) < 0)
         return rc;
+    if ((rc = aq_gram_ends(g, g->again)) < 0)
+        return aq_fail(err, AQ_E_NOMEM, "no memory for the form of an answer");
+    if (!rc)
+        return aq_fail(err, AQ_E_INVAL,
+                       w->schema && !w->must_call
+                           ? "schema: no value of it comes to an end, for a part requires itself"
+                           : "tools: no call comes to an end, for a part of the schema requires "
+                             "itself");
     *ret = AQ_STEAL(g);
     return 0;
 }

@@ -58,6 +58,8 @@ void aq_gram_free(aq_gram *);
 AQ_CLEANUP_FUNC(aq_gram *, aq_gram_free)
 /** NOMEM or LIMIT in words when something failed while it was built. */
 int aq_gram_check(const aq_gram *, aq_err *) AQ_MUST;
+/** 1 = some text leads from this node to the end; 0 = none does, as in a form that holds itself; NOMEM. */
+int aq_gram_ends(const aq_gram *, uint32_t node) AQ_MUST;
 
 /* gram-build.c: AQ_G_NONE in, or after a failure, gives AQ_G_NONE */
 uint32_t aq_g_add(aq_gram *, uint8_t kind, uint32_t a, uint32_t b);

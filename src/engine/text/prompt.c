@@ -133,6 +133,8 @@ static int render(const aq_model *m, aq_arena *a, const aq_bytes *vars, aq_rende
 
 /* ---- a turn ---- */
 
+#define SHORT_ID 9u /* Mistral's ids */
+
 /* The rendered text [from, to) as tokens; span: the first that ends behind `from`. */
 static int encode(const aq_model *m, const aq_rendered *r, size_t from, size_t to, uint32_t span,
                   aq_toks *ret, aq_err *err)
@@ -179,10 +181,13 @@ static int splice(const aq_model *m, const aq_turn *t, const aq_msg_cut *cut, co
         return 0; /* not rendered, or not only there */
     while (span < r->n_user && r->user[span].end <= from)
         span++;
-    /* the next text of the chat is another message's: the turn ends before it. Some templates write the call's id behind it */
+    /* the next text of the chat is another message's: the turn ends before it. Some templates write the call's id behind it, or the
+     * last of its letters */
     for (next = span; next < r->n_user; next++) {
         const aq_span *s = &r->user[next];
-        if (s->start >= from && (s->end - s->start != n_id || memcmp(p + s->start, cut->id, n_id)))
+        size_t n = s->end - s->start;
+        if (s->start >= from && (n < AQ_MIN(n_id, SHORT_ID) || n > n_id ||
+                                 memcmp(p + s->start, cut->id + n_id - n, n) != 0))
             break;
     }
     if (next < r->n_user)

@@ -763,6 +763,8 @@ static int put_inner(maker *m, const aq_json *s, uint32_t next, uint32_t *ret)
                       s->kind == AQ_JSON_FALSE ? "false: nothing is valid" : "it is no schema");
     if ((rc = check_keys(m, s)) < 0)
         return rc;
+    if (aq_json_get(s, "$ref") && !aq_json_str(s, "$ref"))
+        return refuse(m, AQ_E_INVAL, "$ref", "it must be a text");
     if ((ref = aq_json_str(s, "$ref"))) {
         const aq_json *to = pointer(m->root, ref);
         if (!to)

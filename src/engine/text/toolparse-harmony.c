@@ -63,10 +63,8 @@ static void body(aq_toolparse *p)
 
 static void message_end(aq_toolparse *p)
 {
-    if (p->sub == H_ARGS && p->started) { /* the object was not whole */
-        p->started = false;
-        p->broken = true;
-    }
+    if (p->sub == H_ARGS && p->started) /* the object was not whole */
+        aq_tp_break(p);
     if (p->sub == H_HEAD && p->key.n)
         p->key.n = 0; /* a header without a message says nothing */
     p->thinking = false;
@@ -134,15 +132,13 @@ static void byte(aq_toolparse *p, uint8_t b)
             return;
         }
         if (!p->js.depth && b != '{' && !aq_tp_space(b)) {
-            p->broken = true;
-            p->started = false;
+            aq_tp_break(p);
             byte(p, b);
             return;
         }
         switch (aq_jscan_push(&p->js, b)) {
         case AQ_JSCAN_BAD:
-            p->broken = true;
-            p->started = false;
+            aq_tp_break(p);
             byte(p, b);
             return;
         case AQ_JSCAN_DONE:

@@ -82,6 +82,7 @@ struct aq_toolparse {
     /* what others ask */
     uint32_t n_started, n_done;
     bool broken;
+    uint32_t n_bad; /* calls that were none, or were broken off */
     bool thinking;
     uint32_t n_open;  /* markers seen that a call begins with */
     size_t open_rest; /* bytes of the last push behind the last of these */
@@ -114,6 +115,7 @@ void aq_tp_args(aq_toolparse *, const char *s, size_t n); /* CALL_ARGS of the ca
 void aq_tp_escaped(aq_toolparse *, uint8_t b); /* a byte of a JSON string, as CALL_ARGS */
 void aq_tp_content(aq_toolparse *);            /* back to content */
 void aq_tp_begin(aq_toolparse *, const aq_tp_state *, const char *mark); /* a call begins */
+void aq_tp_break(aq_toolparse *); /* the call under way is broken off */
 void aq_tp_fail(aq_toolparse *); /* it is none, or it is broken; the byte at hand was kept in raw */
 void aq_tp_fail_at(aq_toolparse *, uint8_t b); /* … it was not: it is content */
 void aq_tp_start(aq_toolparse *);              /* name is known: CALL_START */

@@ -136,14 +136,22 @@ void aq_tp_done(aq_toolparse *p)
     p->started = false;
 }
 
+void aq_tp_break(aq_toolparse *p)
+{
+    p->broken = true;
+    p->started = false;
+    p->n_bad++;
+}
+
 void aq_tp_fail(aq_toolparse *p)
 {
     bool was = p->in_raw;
 
     p->in_raw = false;
-    if (p->started)
-        p->broken = true;
-    else if (was) {
+    if (p->started) {
+        aq_tp_break(p);
+    } else if (was) {
+        p->n_bad += p->caps.calls != AQ_CALLS_LLAMA; /* there any JSON might have been one */
         aq_tp_emit(p, AQ_EV_TEXT, (const char *)p->raw.p, p->raw.n);
         p->think_on = false;
         p->said = true;

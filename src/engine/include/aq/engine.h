@@ -448,6 +448,8 @@ typedef struct aq_usage {
      * overlap while a prompt is read, so that these may add up to more than it took. */
     int64_t prompt_worker_us, prompt_net_us, gen_worker_us, gen_net_us;
     uint32_t draft_tok, draft_ok_tok; /* guessed ahead and checked; those of them that were right */
+    uint32_t
+        bad_calls; /* that the model wrote wrongly: their text was given on, or they ended unfinished */
 } aq_usage;
 typedef struct aq_event {
     uint32_t kind, n_bytes, n_top;
