@@ -8,6 +8,7 @@
 #include "aq-chat-row.h"
 #include "aq-folder-list.h"
 #include "aq-loop-meter.h"
+#include "aq-menu.h"
 
 #define PAGE 100
 #define FOUND_MAX 100
@@ -16,7 +17,7 @@
 
 struct _AqChatSidebar {
     AdwBin parent;
-    GtkWidget *folders, *list, *found, *stack, *search_bar, *search, *more;
+    GtkWidget *main_menu, *folders, *list, *found, *stack, *search_bar, *search, *more;
     AqChats *chats;
     GtkFilterListModel *filtered; /* the chats of the folder that is chosen */
     GtkSliceListModel *slice;
@@ -30,6 +31,18 @@ struct _AqChatSidebar {
 G_DEFINE_FINAL_TYPE(AqChatSidebar, aq_chat_sidebar, ADW_TYPE_BIN)
 
 static guint signal_selected, signal_activated, signal_delete, signal_export;
+
+static const AqMenuItem main_items[] = {
+    {N_("_New Chat"), "app.new-chat"},
+    {N_("_Open Model…"), "app.open"},
+    {NULL, NULL},
+    {N_("New _Folder…"), "sidebar.new-folder"},
+    {N_("_Import Chats…"), "win.import"},
+    {N_("_Export All Chats…"), "win.export-all"},
+    {NULL, NULL},
+    {N_("_Keyboard Shortcuts"), "app.shortcuts"},
+    {N_("_About Aquifer"), "app.about"},
+};
 
 /* ---- by date -------------------------------------------------------------------------------- */
 
@@ -404,6 +417,7 @@ static void aq_chat_sidebar_class_init(AqChatSidebarClass *klass)
     g_type_ensure(AQ_TYPE_FOLDER_LIST);
     gtk_widget_class_set_template_from_resource(
         widget_class, "/io/github/aquiferpool/Aquifer/aq-chat-sidebar.ui");
+    gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, main_menu);
     gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, folders);
     gtk_widget_class_bind_template_callback(widget_class, refilter);
     gtk_widget_class_install_action(widget_class, "sidebar.new-folder", NULL, new_folder_action);
@@ -425,6 +439,7 @@ static void aq_chat_sidebar_class_init(AqChatSidebarClass *klass)
 static void aq_chat_sidebar_init(AqChatSidebar *self)
 {
     gtk_widget_init_template(GTK_WIDGET(self));
+    aq_menu_set(GTK_MENU_BUTTON(self->main_menu), main_items, G_N_ELEMENTS(main_items));
     gtk_search_bar_connect_entry(GTK_SEARCH_BAR(self->search_bar), GTK_EDITABLE(self->search));
     gtk_list_box_set_header_func(GTK_LIST_BOX(self->list), update_header, NULL, NULL);
 }
