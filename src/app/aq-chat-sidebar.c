@@ -8,24 +8,41 @@
 #include "aq-chat-row.h"
 #include "aq-folder-list.h"
 #include "aq-loop-meter.h"
+#include "aq-menu.h"
 
 #define PAGE 100
 #define FOUND_MAX 100
+#define FOUND_FIRST 12 /* rows of what was found: a screen at once, the rest a few in each frame */
+#define FOUND_FRAME 4
 
 struct _AqChatSidebar {
     AdwBin parent;
-    GtkWidget *folders, *list, *found, *stack, *search_bar, *search, *more;
+    GtkWidget *main_menu, *folders, *list, *found, *stack, *search_bar, *search, *more;
     AqChats *chats;
     GtkFilterListModel *filtered; /* the chats of the folder that is chosen */
     GtkSliceListModel *slice;
     AqChat *selected;
-    char *folder; /* that is shown, or NULL: all chats */
+    char *folder;    /* that is shown, or NULL: all chats */
+    GPtrArray *hits; /* of AqStoreHit: what was found, of which n_shown have a row */
+    guint n_shown, found_tick;
     gboolean moving;
 };
 
 G_DEFINE_FINAL_TYPE(AqChatSidebar, aq_chat_sidebar, ADW_TYPE_BIN)
 
 static guint signal_selected, signal_activated, signal_delete, signal_export;
+
+static const AqMenuItem main_items[] = {
+    {N_("_New Chat"), "app.new-chat"},
+    {N_("_Open Model…"), "app.open"},
+    {NULL, NULL},
+    {N_("New _Folder…"), "sidebar.new-folder"},
+    {N_("_Import Chats…"), "win.import"},
+    {N_("_Export All Chats…"), "win.export-all"},
+    {NULL, NULL},
+    {N_("_Keyboard Shortcuts"), "app.shortcuts"},
+    {N_("_About Aquifer"), "app.about"},
+};
 
 /* ---- by date -------------------------------------------------------------------------------- */
 
@@ -238,21 +255,60 @@ static GtkWidget *found_row(AqChatSidebar *self, const AqStoreHit *hit)
     return row;
 }
 
+static void show_found(AqChatSidebar *self, guint more)
+{
+    for (; more && self->n_shown < self->hits->len; more--) {
+        GtkWidget *row = found_row(self, self->hits->pdata[self->n_shown++]);
+        if (row) /* its chat may have been deleted meanwhile */
+            gtk_list_box_append(GTK_LIST_BOX(self->found), row);
+    }
+}
+
+static gboolean on_found_frame(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
+{
+    AqChatSidebar *self = user;
+    show_found(self, FOUND_FRAME);
+    if (self->n_shown < self->hits->len)
+        return G_SOURCE_CONTINUE;
+    self->found_tick = 0;
+    return G_SOURCE_REMOVE;
+}
+
+static void clear_found(AqChatSidebar *self)
+{
+    if (self->found_tick)
+        gtk_widget_remove_tick_callback(self->found, self->found_tick);
+    self->found_tick = self->n_shown = 0;
+    g_clear_pointer(&self->hits, g_ptr_array_unref);
+}
+
+/* Of chats that are there. */
+static GPtrArray *hits_of(AqChatSidebar *self, GPtrArray *all)
+{
+    GPtrArray *hits = g_ptr_array_new_with_free_func((GDestroyNotify)aq_store_hit_free);
+    for (guint i = 0; all && i < all->len; i++) {
+        AqStoreHit *hit = all->pdata[i];
+        if (!aq_chats_find(self->chats, hit->chat))
+            continue;
+        g_ptr_array_add(hits, hit);
+        all->pdata[i] = NULL;
+    }
+    return hits;
+}
+
 static void search_read(GPtrArray *hits, GObject *user)
 {
     AqChatSidebar *self = AQ_CHAT_SIDEBAR(user);
     g_autoptr(GPtrArray) list = hits;
     if (!self->chats || !*gtk_editable_get_text(GTK_EDITABLE(self->search)))
         return;
+    clear_found(self);
     gtk_list_box_remove_all(GTK_LIST_BOX(self->found));
-    guint n = 0;
-    for (guint i = 0; list && i < list->len; i++) {
-        GtkWidget *row = found_row(self, list->pdata[i]);
-        if (!row)
-            continue;
-        gtk_list_box_append(GTK_LIST_BOX(self->found), row);
-        n++;
-    }
+    self->hits = hits_of(self, list);
+    guint n = self->hits->len;
+    show_found(self, FOUND_FIRST);
+    if (self->n_shown < n)
+        self->found_tick = gtk_widget_add_tick_callback(self->found, on_found_frame, self, NULL);
     gtk_stack_set_visible_child_name(GTK_STACK(self->stack), n ? "found" : "none");
     g_autofree char *said =
         n ? g_strdup_printf(ngettext("%u place was found", "%u places were found", n), n)
@@ -334,6 +390,8 @@ void aq_chat_sidebar_set_chats(AqChatSidebar *self, AqChats *chats)
 static void aq_chat_sidebar_dispose(GObject *object)
 {
     AqChatSidebar *self = AQ_CHAT_SIDEBAR(object);
+    if (self->found)
+        clear_found(self);
     gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_CHAT_SIDEBAR);
     g_clear_object(&self->slice);
     g_clear_object(&self->filtered);
@@ -359,6 +417,7 @@ static void aq_chat_sidebar_class_init(AqChatSidebarClass *klass)
     g_type_ensure(AQ_TYPE_FOLDER_LIST);
     gtk_widget_class_set_template_from_resource(
         widget_class, "/io/github/aquiferpool/Aquifer/aq-chat-sidebar.ui");
+    gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, main_menu);
     gtk_widget_class_bind_template_child(widget_class, AqChatSidebar, folders);
     gtk_widget_class_bind_template_callback(widget_class, refilter);
     gtk_widget_class_install_action(widget_class, "sidebar.new-folder", NULL, new_folder_action);
@@ -380,6 +439,7 @@ static void aq_chat_sidebar_class_init(AqChatSidebarClass *klass)
 static void aq_chat_sidebar_init(AqChatSidebar *self)
 {
     gtk_widget_init_template(GTK_WIDGET(self));
+    aq_menu_set(GTK_MENU_BUTTON(self->main_menu), main_items, G_N_ELEMENTS(main_items));
     gtk_search_bar_connect_entry(GTK_SEARCH_BAR(self->search_bar), GTK_EDITABLE(self->search));
     gtk_list_box_set_header_func(GTK_LIST_BOX(self->list), update_header, NULL, NULL);
 }

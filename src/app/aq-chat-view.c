@@ -19,6 +19,7 @@
 #define ROWS_MORE 50
 #define ROWS_FRAME 4
 #define ROWS_MAX 200
+#define OFFSET_NONE (G_MAXUINT / 2) /* of the slice: no message has a row */
 /* A message that is gone to is followed while rows above it still grow: until it lies still for so many frames, or so many are over. */
 #define STILL_FRAMES 10
 #define SHOW_FRAMES 300
@@ -203,10 +204,13 @@ static void on_earlier(AqChatView *self)
     want_rows(self, g_list_model_get_n_items(G_LIST_MODEL(self->slice)) + ROWS_MORE);
 }
 
-/* The branch in view is another, or longer. */
+/* The branch in view is another, or longer. Until the messages are read the slice is beyond them all: it hears of them before this does,
+ * and would have a row made for each. */
 static void fit_rows(AqChatView *self)
 {
     guint n = g_list_model_get_n_items(aq_chat_get_messages(self->chat));
+    if (!aq_chat_get_loaded(self->chat))
+        return;
     guint offset = gtk_slice_list_model_get_offset(self->slice), live = n - MIN(n, offset);
     if (offset >= n)
         gtk_slice_list_model_set_offset(self->slice, n - MIN(n, ROWS_FRAME));
@@ -471,10 +475,8 @@ AqChatView *aq_chat_view_new(AqChat *chat)
     AqChatView *self = g_object_new(AQ_TYPE_CHAT_VIEW, NULL);
     self->chat = g_object_ref(chat);
     GListModel *messages = aq_chat_get_messages(chat);
-    guint n = g_list_model_get_n_items(messages);
     self->rows_wanted = ROWS_FIRST;
-    self->slice =
-        gtk_slice_list_model_new(g_object_ref(messages), n - MIN(n, ROWS_FRAME), G_MAXUINT / 2);
+    self->slice = gtk_slice_list_model_new(g_object_ref(messages), OFFSET_NONE, G_MAXUINT / 2);
     gtk_list_box_bind_model(GTK_LIST_BOX(self->list), G_LIST_MODEL(self->slice), create_row, self,
                             NULL);
     g_signal_connect_object(self->slice, "items-changed", G_CALLBACK(on_items_changed), self,

@@ -432,6 +432,9 @@ static void let_go(AqChat *self)
 static void reply_ended(gpointer user)
 {
     AqChat *self = user;
+    /* Deleted in the moment between asking and the engine's taking it up. */
+    if (self->deleted)
+        aq_engine_host_forget_parked(self->host);
     g_clear_pointer(&self->reply, aq_reply_free);
     let_go(self);
     g_object_notify_by_pspec(G_OBJECT(self), props[PROP_BUSY]);

@@ -38,6 +38,9 @@ struct _AqEngineHost {
         *parked;    /* parked: NULL = chats are not kept; not changed after the first load */
     GMutex rt_lock; /* rt: made by the first worker that needs it */
     aq_rt *rt;
+    GPtrArray *slots; /* all that are in use, the API's too; not owned */
+    guint n_freeing;
+    gboolean forget_again; /* one of those that are being freed may still write a parked chat */
 
     AqEngineState state;
     AqEngineSlot *slot;
@@ -86,6 +89,7 @@ static void slot_destroy(AqEngineSlot *slot)
 }
 
 static void closing_check(AqEngineHost *self);
+static void forget_files(AqEngineHost *self);
 
 static void plan_end(AqSplitPlan *plan)
 {
@@ -109,6 +113,10 @@ static void slot_freed(GObject *source, GAsyncResult *result, gpointer user)
 {
     AqEngineHost *self = AQ_ENGINE_HOST(source);
     plan_end(&((Freeing *)g_task_get_task_data(G_TASK(result)))->plan);
+    gboolean again = --self->n_freeing == 0 && self->forget_again;
+    self->forget_again = self->forget_again && !again;
+    if (again)
+        forget_files(self);
     self->n_busy--;
     closing_check(self);
 }
@@ -124,6 +132,8 @@ void aq_engine_slot_unref(AqEngineSlot *slot)
     if (!slot || !g_atomic_ref_count_dec(&slot->ref))
         return;
     g_autoptr(AqEngineHost) host = g_steal_pointer(&slot->host);
+    g_ptr_array_remove_fast(host->slots, slot);
+    host->n_freeing++;
     g_autoptr(GTask) task = g_task_new(host, NULL, slot_freed, NULL);
     Freeing *freeing = g_new0(Freeing, 1);
     freeing->slot = slot;
@@ -270,6 +280,7 @@ static void load_done(GObject *source, GAsyncResult *result, gpointer user)
         /* From here on the slot counts as a user of rt; the task's own count is passed on to it. */
         slot->host = g_object_ref(self);
         slot->plan = load->plan;
+        g_ptr_array_add(self->slots, slot);
     } else {
         if (current && load->err.code != AQ_E_CANCELLED)
             self->error = load->err;
@@ -503,16 +514,24 @@ static void forgotten(GObject *source, GAsyncResult *result, gpointer user)
     aq_engine_host_release(AQ_ENGINE_HOST(source));
 }
 
+/* There may be files that no loaded model has. */
+static void forget_files(AqEngineHost *self)
+{
+    aq_engine_host_hold(self);
+    g_autoptr(GTask) task = g_task_new(self, NULL, forgotten, NULL);
+    g_task_run_in_thread(task, forget_thread);
+}
+
 void aq_engine_host_forget_parked(AqEngineHost *self)
 {
     g_return_if_fail(AQ_IS_ENGINE_HOST(self));
     if (!self->parked)
         return;
-    if (self->slot)
-        aq_engine_forget(self->slot->engine);
-    aq_engine_host_hold(self);
-    g_autoptr(GTask) task = g_task_new(self, NULL, forgotten, NULL);
-    g_task_run_in_thread(task, forget_thread); /* there may be files that no loaded model has */
+    /* An earlier model is there as long as it answers, and keeps its chats when it goes. */
+    for (guint i = 0; i < self->slots->len; i++)
+        aq_engine_forget(((AqEngineSlot *)self->slots->pdata[i])->engine);
+    self->forget_again = self->n_freeing > 0;
+    forget_files(self);
 }
 
 void aq_engine_host_set_parked(AqEngineHost *self, const char *dir)
@@ -567,6 +586,7 @@ static void aq_engine_host_finalize(GObject *object)
     AqEngineHost *self = AQ_ENGINE_HOST(object);
     g_clear_pointer(&self->rt, aq_rt_free);
     g_mutex_clear(&self->rt_lock);
+    g_ptr_array_unref(self->slots);
     g_free(self->cpu_path);
     g_free(self->parked);
     G_OBJECT_CLASS(aq_engine_host_parent_class)->finalize(object);
@@ -587,6 +607,7 @@ static void aq_engine_host_class_init(AqEngineHostClass *klass)
 static void aq_engine_host_init(AqEngineHost *self)
 {
     g_mutex_init(&self->rt_lock);
+    self->slots = g_ptr_array_new();
 }
 
 AqEngineHost *aq_engine_host_new(const char *cpu_path)

@@ -95,7 +95,9 @@ static GtkWidget *label_new(AqMarkdownView *self, const char *markup, gboolean h
 
 static GtkWidget *table_new(AqMarkdownView *self, const AqMdBlock *b)
 {
-    static const float xalign[] = {0, 0.5f, 1};
+    /* Mirrored with the text direction, except for numbers: their last digits stand below each other in every script. */
+    gboolean rtl = gtk_widget_get_direction(GTK_WIDGET(self)) == GTK_TEXT_DIR_RTL;
+    const float xalign[] = {0, 0.5f, rtl ? 0 : 1};
     GtkWidget *scrolled = gtk_scrolled_window_new(), *grid = gtk_grid_new();
     gtk_grid_set_column_spacing(GTK_GRID(grid), 18);
     gtk_grid_set_row_spacing(GTK_GRID(grid), 6);

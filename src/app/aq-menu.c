@@ -16,6 +16,10 @@ static void create_popup(GtkMenuButton *button, gpointer user)
         return;
     GtkWidget *popover = gtk_popover_new(), *box = gtk_box_new(GTK_ORIENTATION_VERTICAL, 0);
     for (gsize i = 0; i < menu->n; i++) {
+        if (!menu->items[i].label) {
+            gtk_box_append(GTK_BOX(box), gtk_separator_new(GTK_ORIENTATION_HORIZONTAL));
+            continue;
+        }
         GtkWidget *item = gtk_button_new_with_mnemonic(gettext(menu->items[i].label));
         gtk_widget_set_halign(gtk_button_get_child(GTK_BUTTON(item)), GTK_ALIGN_START);
         gtk_widget_add_css_class(item, "flat");

@@ -7,7 +7,7 @@
 G_BEGIN_DECLS
 
 typedef struct {
-    const char *label;  /* marked by N_(), with a mnemonic */
+    const char *label;  /* marked by N_(), with a mnemonic; NULL: a line between others */
     const char *action; /* of the widget that the menu belongs to, or of one around it */
 } AqMenuItem;
 

@@ -193,7 +193,9 @@ static void read_thread(GTask *task, gpointer source, gpointer data, GCancellabl
 {
     Work *w = data;
     GStatBuf st;
-    if (g_stat(w->path, &st) != 0)
+    if (!w->path) /* they are kept nowhere */
+        w->error = 0;
+    else if (g_stat(w->path, &st) != 0)
         w->error = errno == ENOENT ? 0 : errno;
     else if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX_BYTES)
         w->damaged = TRUE;

@@ -680,31 +680,15 @@ static char *like(const char *what)
     return g_string_free(s, FALSE);
 }
 
-int aq_store_db_search(AqStoreDb *db, const char *text, guint limit, GPtrArray **ret, aq_err *err)
+/* What one statement of a search finds, up to `limit` in all. */
+static int search_step(AqStoreDb *db, const char *sql, const char *key, const char *text,
+                       guint limit, GPtrArray *list, aq_err *err)
 {
     sqlite3_stmt *s = NULL;
-    GPtrArray *list = g_ptr_array_new_with_free_func((GDestroyNotify)aq_store_hit_free);
-    gboolean brief = g_utf8_strlen(text, -1) < SHORT_CHARS;
-    g_autofree char *pattern = like(text);
-    g_autoptr(GString) phrase = g_string_new("\"");
-    for (const char *p = text; *p; p++)
-        g_string_append_printf(phrase, *p == '"' ? "\"\"" : "%c", *p);
-    g_string_append_c(phrase, '"');
-    g_autofree char *sql = g_strdup_printf(
-        "SELECT chat, message, text FROM ("
-        " SELECT id AS chat, 0 AS message, title AS text FROM chats"
-        "  WHERE NOT deleted AND title LIKE ?1 ESCAPE '\\'"
-        " UNION ALL SELECT m.chat, m.id, m.text FROM messages m JOIN chats c ON c.id = m.chat"
-        "  WHERE NOT c.deleted AND %s)"
-        " ORDER BY message = 0 DESC, message DESC LIMIT ?2",
-        brief ? "m.text LIKE ?1 ESCAPE '\\'"
-              : "m.id IN (SELECT rowid FROM words WHERE words MATCH ?3)");
     int rc = sqlite3_prepare_v2(db->sql, sql, -1, &s, NULL);
     if (rc == SQLITE_OK) {
-        bind_text(s, 1, pattern);
-        sqlite3_bind_int64(s, 2, limit);
-        if (!brief)
-            bind_text(s, 3, phrase->str);
+        bind_text(s, 1, key);
+        sqlite3_bind_int64(s, 2, limit - MIN(limit, list->len));
     }
     while (rc == SQLITE_OK || rc == SQLITE_ROW) {
         if ((rc = sqlite3_step(s)) != SQLITE_ROW)
@@ -716,5 +700,36 @@ int aq_store_db_search(AqStoreDb *db, const char *text, guint limit, GPtrArray *
         hit->snippet = snippet(all ? all : "", text);
         g_ptr_array_add(list, hit);
     }
-    return ended(db, rc, s, list, ret, err);
+    int result = rc == SQLITE_DONE ? 0 : fail(db, rc, err);
+    sqlite3_finalize(s);
+    return result;
+}
+
+int aq_store_db_search(AqStoreDb *db, const char *text, guint limit, GPtrArray **ret, aq_err *err)
+{
+    /* Both walk from the newest message down and end at the limit, so that a word of every message costs no more than a rare one. */
+    static const char *const titles =
+        "SELECT id, 0, title FROM chats WHERE NOT deleted AND title LIKE ?1 ESCAPE '\\'"
+        " ORDER BY changed_us DESC LIMIT ?2";
+    static const char *const by_words =
+        "SELECT m.chat, m.id, m.text FROM words CROSS JOIN messages m ON m.id = words.rowid"
+        " CROSS JOIN chats c ON c.id = m.chat"
+        " WHERE words MATCH ?1 AND NOT c.deleted ORDER BY words.rowid DESC LIMIT ?2";
+    static const char *const by_text =
+        "SELECT m.chat, m.id, m.text FROM messages m CROSS JOIN chats c ON c.id = m.chat"
+        " WHERE m.text LIKE ?1 ESCAPE '\\' AND NOT c.deleted ORDER BY m.id DESC LIMIT ?2";
+    g_autoptr(GPtrArray) list = g_ptr_array_new_with_free_func((GDestroyNotify)aq_store_hit_free);
+    gboolean brief = g_utf8_strlen(text, -1) < SHORT_CHARS;
+    g_autofree char *pattern = like(text);
+    g_autoptr(GString) phrase = g_string_new("\"");
+    for (const char *p = text; *p; p++)
+        g_string_append_printf(phrase, *p == '"' ? "\"\"" : "%c", *p);
+    g_string_append_c(phrase, '"');
+    int rc = search_step(db, titles, pattern, text, limit, list, err);
+    if (rc >= 0)
+        rc = search_step(db, brief ? by_text : by_words, brief ? pattern : phrase->str, text, limit,
+                         list, err);
+    if (rc >= 0)
+        *ret = g_steal_pointer(&list);
+    return rc;
 }

@@ -113,6 +113,8 @@ void aq_store_message_free(AqStoreMessage *m)
 
 void aq_store_hit_free(AqStoreHit *hit)
 {
+    if (!hit)
+        return;
     g_free(hit->snippet);
     g_free(hit);
 }

@@ -14,6 +14,8 @@
 #include "aq-pool-page.h"
 #include "aq-transfer-dialog.h"
 
+#define UNDO_S 15 /* to bring a deleted chat back; five are short for who reaches the button by keyboard */
+
 struct _AqWindow {
     AdwApplicationWindow parent;
     GtkWidget *split, *toasts, *sidebar, *chat_stack, *pages, *models_page, *pool_page, *api_page,
@@ -150,16 +152,22 @@ static void tell_answer(AqWindow *self, AqChat *chat)
                                     note);
 }
 
-/* Whatever is shown now is no news any more. */
-static void on_looked_at(AqWindow *self)
+static void no_news(AqWindow *self, AqChat *chat)
 {
-    AqChat *chat = aq_window_get_chat(self);
     GtkApplication *app = gtk_window_get_application(GTK_WINDOW(self));
-    if (!chat || !app || !is_looked_at(self, chat) || !aq_chat_get_unread(chat))
+    if (!app || !aq_chat_get_unread(chat))
         return;
     g_autofree char *id = notification_of(chat);
     aq_chat_set_unread(chat, FALSE);
     g_application_withdraw_notification(G_APPLICATION(app), id);
+}
+
+/* Whatever is shown now is no news any more. */
+static void on_looked_at(AqWindow *self)
+{
+    AqChat *chat = aq_window_get_chat(self);
+    if (chat && is_looked_at(self, chat))
+        no_news(self, chat);
 }
 
 static void show_chat(AqWindow *self, AqChat *chat);
@@ -263,6 +271,7 @@ static void delete_chat(AqWindow *self, AqChat *doomed)
             g_list_model_get_item(list, position + 1 < n ? position + 1 : position - 1);
         aq_chat_sidebar_select(AQ_CHAT_SIDEBAR(self->sidebar), next);
     }
+    no_news(self, chat);
     aq_chats_remove(self->chats, chat);
     g_autofree char *name = g_strdup_printf("%p", (void *)chat);
     GtkWidget *view = gtk_stack_get_child_by_name(GTK_STACK(self->chat_stack), name);
@@ -273,6 +282,7 @@ static void delete_chat(AqWindow *self, AqChat *doomed)
     g_autofree char *title = g_markup_escape_text(aq_chat_get_title(chat), -1);
     AdwToast *toast = adw_toast_new_format(_("“%s” deleted"), title);
     adw_toast_set_button_label(toast, _("_Undo"));
+    adw_toast_set_timeout(toast, UNDO_S);
     g_object_set_data_full(G_OBJECT(toast), "chat", g_steal_pointer(&chat), g_object_unref);
     g_signal_connect_object(toast, "button-clicked", G_CALLBACK(undo_delete), self, 0);
     g_signal_connect_object(toast, "dismissed", G_CALLBACK(forget_deleted), self, 0);

@@ -7,10 +7,11 @@ import subprocess
 import tempfile
 
 
-def translate(text):
-    """A translation that a person can still read: longer, and with letters outside ASCII."""
+def translate(text, longer=False):
+    """A translation that a person can still read, with letters outside ASCII; longer: two fifths, as German is."""
     parts = re.split(r"(%[-+ #0'I]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t|I64)?[a-zA-Z%]|\\.|&[a-z]+;|<[^>]*>|_)", text)
-    return '[' + ''.join(p if i % 2 else p.translate(str.maketrans('aeiouAEIOU', 'áéíóúÁÉÍÓÚ')) for i, p in enumerate(parts)) + ']'
+    letters = {ord(a): b + (b.lower() if longer else '') for a, b in zip('aeiouAEIOU', 'áéíóúÁÉÍÓÚ')}
+    return '[' + ''.join(p if i % 2 else p.translate(letters) for i, p in enumerate(parts)) + ']'
 
 
 def run(*cmd):
@@ -18,7 +19,7 @@ def run(*cmd):
     return r.returncode, r.stdout
 
 
-def make(src, mo):
+def make(src, mo, longer=False):
     """Writes the pseudo-locale of the texts of SRC to the file MO. Yields what was done: (name, went well, output)."""
     with tempfile.TemporaryDirectory() as tmp:
         pot = os.path.join(tmp, 'x.pot')
@@ -41,7 +42,7 @@ def make(src, mo):
                 entry = 'header' if line.startswith('msgid ""') else 'text' if line.startswith('msgid ') else entry
                 m = re.match(r'(msgstr(?:\[\d\])? )"(.+)"\n', line)
                 if m and entry == 'text':
-                    line = '%s"%s"\n' % (m.group(1), translate(m.group(2)))
+                    line = '%s"%s"\n' % (m.group(1), translate(m.group(2), longer))
                 lines.append(line.replace('charset=CHARSET', 'charset=UTF-8'))
         with open(en, 'w', encoding='utf-8') as f:
             f.writelines(lines)

@@ -254,6 +254,73 @@ static void test_parked(void)
     g_assert_true(g_spawn_command_line_sync(rm, NULL, NULL, NULL, NULL));
 }
 
+/* A chat that an earlier model still answers is deleted: that model keeps nothing of it, whether it is there or just being freed. */
+static void test_parked_earlier(void)
+{
+    g_autofree char *tmp = g_dir_make_tmp("aq-parked-XXXXXX", NULL);
+    g_autofree char *dir = g_build_filename(tmp, "parked", NULL);
+    for (int freeing = 0; freeing < 2; freeing++) {
+        Fixture f = {0};
+        set_up(&f, NULL);
+        aq_engine_host_set_parked(f.host, dir);
+        load(&f);
+        g_autoptr(AqChat) chat = aq_chat_new(f.host, NULL);
+        g_autoptr(GString) question = g_string_new("What is Aquifer? I ask because");
+        for (guint i = 1; i <= 12; i++)
+            g_string_append_printf(question, " computer %u has %u GB,", i, 4 * i);
+        g_assert_true(aq_chat_send(chat, question->str));
+        wait_answer(chat);
+        AqEngineSlot *earlier = aq_engine_host_ref_slot(f.host); /* as its answer does */
+        load(&f);
+        if (freeing)
+            g_clear_pointer(&earlier, aq_engine_slot_unref);
+        aq_chat_delete_message(chat, last(chat));
+        g_clear_pointer(&earlier, aq_engine_slot_unref);
+        g_clear_object(&chat);
+        tear_down(&f, NULL);
+        g_assert_cmpuint(n_parked(dir), ==, 0);
+    }
+    g_autofree char *rm = g_strdup_printf("rm -r '%s'", tmp);
+    g_assert_true(g_spawn_command_line_sync(rm, NULL, NULL, NULL, NULL));
+}
+
+static void closed_store(gpointer user)
+{
+    *(gboolean *)user = TRUE;
+}
+
+/* What the model thought is kept with the chat, and is not sent again. */
+static void test_thinking(Fixture *f, gconstpointer data)
+{
+    g_autoptr(AqChatStore) store = aq_chat_store_new(NULL);
+    AqStoreChat stored = {.id = 1000, .changed_us = 1, .leaf = 1002, .title = (char *)"T"};
+    AqStoreMessage q = {
+        .id = 1001, .chat = 1000, .role = AQ_MESSAGE_USER, .text = (char *)"the question"};
+    AqStoreMessage a = {.id = 1002,
+                        .chat = 1000,
+                        .parent = 1001,
+                        .role = AQ_MESSAGE_ASSISTANT,
+                        .text = (char *)"the answer",
+                        .thinking = (char *)"the thoughts"};
+    gboolean closed = FALSE;
+    aq_chat_store_put_chat(store, &stored);
+    aq_chat_store_put_message(store, &q, NULL);
+    aq_chat_store_put_message(store, &a, NULL);
+    g_autoptr(AqChat) chat = aq_chat_new_stored(f->host, store, &stored);
+    aq_chat_load(chat);
+    while (!aq_chat_get_loaded(chat))
+        g_main_context_iteration(NULL, TRUE);
+    g_assert_cmpstr(aq_message_get_thinking(last(chat), NULL), ==, "the thoughts");
+    g_autofree char *json = aq_chat_to_json(chat, 2, "and more");
+    g_assert_nonnull(strstr(json, "the question"));
+    g_assert_nonnull(strstr(json, "the answer"));
+    g_assert_nonnull(strstr(json, "and more"));
+    g_assert_null(strstr(json, "thoughts"));
+    aq_chat_store_close(store, closed_store, &closed);
+    while (!closed)
+        g_main_context_iteration(NULL, TRUE);
+}
+
 /* Stopping and letting go at every moment: right away, after the submit, after the first text. */
 static void test_stop(Fixture *f, gconstpointer data)
 {
@@ -339,7 +406,9 @@ int main(int argc, char **argv)
     add("fail", test_fail);
     add("keep", test_keep);
     add("chat", test_chat);
+    add("thinking", test_thinking);
     g_test_add_func("/host/parked", test_parked);
+    g_test_add_func("/host/parked-earlier", test_parked_earlier);
     add("stop", test_stop);
     add("close", test_close);
     add("library", test_library);

@@ -272,6 +272,10 @@ static void test_search(void)
     put_text(db, 200, 202, "still being written", AQ_MESSAGE_STREAMING);
     assert_found(db, "RIVER", "-100 101");
     assert_found(db, "long", "201 101");
+    g_autoptr(GPtrArray) newest = NULL;
+    g_assert_cmpint(aq_store_db_search(db, "long", 1, &newest, NULL), ==, 0);
+    g_assert_cmpuint(newest->len, ==, 1);
+    g_assert_cmpint(((AqStoreHit *)newest->pdata[0])->message, ==, 201);
     assert_found(db, "\"long\"", "101");
     assert_found(db, "ile i", "101");
     assert_found(db, "長江は", "201");

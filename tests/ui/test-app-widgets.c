@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "aq-chat-row.h"
+#include "aq-chat-view.h"
 #include "aq-code-block.h"
 #include "aq-composer.h"
 #include "aq-context-meter.h"
@@ -306,6 +307,47 @@ static void test_files(void)
     g_object_unref(row);
 }
 
+static void stored_end(gpointer user)
+{
+    *(gboolean *)user = TRUE;
+}
+
+/* Of a long chat a few rows are made at once, the others frame by frame. Nothing is drawn here, so there are no frames. */
+static void test_rows(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChatStore) store = aq_chat_store_new(NULL);
+    AqStoreChat stored = {.id = 1000, .changed_us = 1, .leaf = 1500, .title = (char *)"Long"};
+    gboolean closed = FALSE;
+    aq_chat_store_put_chat(store, &stored);
+    for (int i = 1; i <= 500; i++) {
+        AqStoreMessage m = {.id = 1000 + i,
+                            .chat = 1000,
+                            .parent = i > 1 ? 999 + i : 0,
+                            .role = i % 2 ? AQ_MESSAGE_USER : AQ_MESSAGE_ASSISTANT,
+                            .text = (char *)"text"};
+        aq_chat_store_put_message(store, &m, NULL);
+    }
+    g_autoptr(AqChat) chat = aq_chat_new_stored(host, store, &stored);
+    GtkWidget *view = keep(GTK_WIDGET(aq_chat_view_new(chat)));
+    while (!aq_chat_get_loaded(chat))
+        g_main_context_iteration(NULL, TRUE);
+    settle();
+    g_assert_cmpuint(g_list_model_get_n_items(aq_chat_get_messages(chat)), ==, 500);
+    GtkListBox *list = GTK_LIST_BOX(need(view, GTK_TYPE_LIST_BOX, "Messages"));
+    guint n = 0;
+    while (gtk_list_box_get_row_at_index(list, (int)n))
+        n++;
+    g_assert_cmpuint(n, >, 0);
+    g_assert_cmpuint(n, <, 10);
+    AqMessageRow *last = AQ_MESSAGE_ROW(gtk_list_box_get_row_at_index(list, (int)n - 1));
+    g_assert_cmpint(aq_message_get_id(aq_message_row_get_message(last)), ==, 1500);
+    g_object_unref(view);
+    aq_chat_store_close(store, stored_end, &closed);
+    while (!closed)
+        g_main_context_iteration(NULL, TRUE);
+}
+
 static void test_welcome(void)
 {
     GtkWidget *welcome = keep(aq_welcome_new(TRUE));
@@ -329,6 +371,7 @@ int main(int argc, char **argv)
     g_test_add_func("/app/widgets/preset menu", test_preset_menu);
     g_test_add_func("/app/widgets/settings", test_settings);
     g_test_add_func("/app/widgets/file", test_files);
+    g_test_add_func("/app/widgets/rows", test_rows);
     g_test_add_func("/app/widgets/welcome", test_welcome);
     return g_test_run();
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of docs/CHAT.md: one chat, drawn in several looks, as PNGs of at most 256 colours.
+"""The pictures of README.md and docs/CHAT.md, as PNGs of at most 256 colours: a question that the guide model answers, the page of the first start, and one
+chat in several looks. docs/pictures/pool.png takes a second PC: AQ_POOL_PICTURE in tests/ui/pool_lan.py.
 
 usage: ./dev exec tools/dev/headless.sh python3 tools/gen/pictures.py [NAME…]"""
 import os
@@ -20,8 +21,10 @@ import pseudo  # noqa: E402
 OUT = os.path.join(ROOT, 'docs', 'pictures')
 HOME = os.environ['HOME']
 # Name: size, look, in the pseudo-locale.
-PICTURES = {'chat-look-light': ('1000x700', '', False), 'chat-look-dark': ('1000x700', 'dark', False), 'chat-look-360': ('360x640', '', False), 'chat-look-1200': ('1200x700', '', False),
-            'chat-look-large': ('1000x700', 'large', False), 'chat-look-long-words': ('1000x700', '', True), 'chat-look-rtl': ('1000x700', 'rtl', False)}
+LOOKS = {'chat-look-light': ('1000x700', '', False), 'chat-look-dark': ('1000x700', 'dark', False), 'chat-look-360': ('360x640', '', False), 'chat-look-1200': ('1200x700', '', False),
+         'chat-look-large': ('1000x700', 'large', False), 'chat-look-long-words': ('1000x700', '', True), 'chat-look-rtl': ('1000x700', 'rtl', False)}
+# Name: page, look.
+PAGES = {'chat': ('chat', ''), 'chat-dark': ('chat', 'dark'), 'welcome': ('welcome', '')}
 ANSWER = """The longest are the **Nile** and the *Amazon*; which one leads depends on where the source is put.
 
 | River | Length in km | Mouth |
@@ -127,15 +130,20 @@ def main():
         sys.exit(__doc__)
     locale = os.path.join(HOME, 'locale')
     os.makedirs(os.path.join(locale, 'en_XA', 'LC_MESSAGES'))
-    if not all(good for _, good, _ in pseudo.make(ROOT, os.path.join(locale, 'en_XA', 'LC_MESSAGES', 'aquifer.mo'))):
+    if not all(good for _, good, _ in pseudo.make(ROOT, os.path.join(locale, 'en_XA', 'LC_MESSAGES', 'aquifer.mo'), longer=True)):
         sys.exit('the pseudo-locale was not made')
     subprocess.run(['localedef', '-i', 'en_US', '-f', 'UTF-8', os.path.join(locale, 'en_US.UTF-8')], check=True)
     long_words = {'AQ_LOCALE_DIR': locale, 'LOCPATH': locale, 'LANGUAGE': 'en_XA', 'LC_ALL': 'en_US.UTF-8'}
-    for name in sys.argv[1:] or PICTURES:
-        size, look, pseudo_locale = PICTURES[name]
+    for name in sys.argv[1:] or [*LOOKS, *PAGES]:
         path, png = os.path.join(HOME, name + '.sqlite'), os.path.join(HOME, name + '.png')
-        chats(path)
-        subprocess.run([program, '--shot', 'chat', '--shot-file', png, '--size', size, '--chats', path, *(['--shot-look', look] if look else [])],
+        if name in PAGES:
+            page, look = PAGES[name]
+            size, pseudo_locale, more = '1000x720', False, ['--temp', '0']
+        else:
+            size, look, pseudo_locale = LOOKS[name]
+            page, more = 'chat', ['--chats', path]
+            chats(path)
+        subprocess.run([program, '--shot', page, '--shot-file', png, '--size', size, *more, *(['--shot-look', look] if look else [])],
                        check=True, timeout=120, env={**os.environ, **(long_words if pseudo_locale else {})})
         shrink(png, os.path.join(OUT, name + '.png'))
         print('%s.png: %d bytes' % (name, os.path.getsize(os.path.join(OUT, name + '.png'))))
