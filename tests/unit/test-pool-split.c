@@ -398,7 +398,8 @@ static void questions(const rig *r)
             "questions beside a reply: split %s", err.text))
         return;
     start_long(&plain, s, r);
-    ok(chat_wait(&plain) && plain.n_tok == CTX - 100, "questions: a long answer that nobody disturbs");
+    ok(chat_wait(&plain) && plain.n_tok == CTX - 100,
+       "questions: a long answer that nobody disturbs");
 
     aq_split_get_state(s, &s0);
     start_long(&ch, s, r);
@@ -406,8 +407,8 @@ static void questions(const rig *r)
     bool good = true;
     while (good && !ch.n_done && !ch.n_error) {
         for (uint32_t i = 0; good && i < 4; i++, n_ask++)
-            good = aq_peer_mem_ask(i % 2 ? c.net : a.net, &at, 1, i % 2 ? NULL : aq_trust_id(b.trust),
-                                   NULL, &mem, &err) >= 0 &&
+            good = aq_peer_mem_ask(i % 2 ? c.net : a.net, &at, 1,
+                                   i % 2 ? NULL : aq_trust_id(b.trust), NULL, &mem, &err) >= 0 &&
                    mem.bytes > 0 && !strcmp(mem.works_for, "Studio PC");
         /* who hangs up without a word may do so twenty times in ten seconds, and the clock stands still */
         if (good && n_call < 12)
@@ -425,7 +426,8 @@ static void questions(const rig *r)
     uint64_t wins = s1.n_window - s0.n_window, out = s1.tx_frames - s0.tx_frames,
              in = s1.rx_frames - s0.rx_frames;
     ok(wins >= plain.n_tok - 1 && out == wins && in == wins && !s1.n_loss,
-       "questions: its connection carries %llu windows in %llu frames, %llu back, and no other frame",
+       "questions: its connection carries %llu windows in %llu frames, %llu back, and no other "
+       "frame",
        (unsigned long long)wins, (unsigned long long)out, (unsigned long long)in);
     chat_end(&plain);
     chat_end(&ch);
