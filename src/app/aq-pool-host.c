@@ -520,7 +520,8 @@ static void retry_split(AqPoolHost *self)
     begin_split(self);
 }
 
-void aq_pool_host_split(AqPoolHost *self, const aq_id *pc, const char *path, guint cut)
+void aq_pool_host_split(AqPoolHost *self, const aq_id *pc, const char *path, guint cut,
+                        const char *rows)
 {
     g_return_if_fail(AQ_IS_POOL_HOST(self));
     if (self->power != AQ_POWER_ON)
@@ -546,6 +547,9 @@ void aq_pool_host_stop_split(AqPoolHost *self)
     self->mode.split = FALSE;
     save_mode(self);
     g_clear_handle_id(&self->sampler, g_source_remove);
+    /* Its own, too, when a split is tried again. */
+    g_autofree char *how = g_strdup(rows);
+    g_strlcpy(self->mode.rows, how, sizeof self->mode.rows);
     if (aq_engine_host_get_split(self->engine, &st, &stats))
         aq_engine_host_unload(self->engine);
     else
