@@ -107,6 +107,15 @@ static void any_thread_cb(void *user)
         g_idle_add_full(G_PRIORITY_DEFAULT, changed_idle, g_object_ref(self), g_object_unref);
 }
 
+/* Does the process that has the pool take calls? */
+static gboolean is_host(const aq_trust *trust)
+{
+    aq_call *call = NULL;
+    gboolean is = aq_call_open(trust, &call, NULL) == 1;
+    aq_call_free(call);
+    return is;
+}
+
 static int turn_on(AqPoolHost *self, const Op *op, aq_err *err)
 {
     char host[AQ_NAME_MAX + 1] = "";
@@ -118,6 +127,9 @@ static int turn_on(AqPoolHost *self, const Op *op, aq_err *err)
     int rc = aq_engine_host_rt(self->engine, &rt, err);
     rc = rc < 0 ? rc : aq_trust_open(self->state_dir, host, NULL, &self->trust, err);
     rc = rc < 0 ? rc : aq_trust_hold(self->trust, err);
+    /* A node of this user, say, has the pool: this window is its guest. */
+    gboolean guest = rc == -AQ_E_BUSY && is_host(self->trust);
+    rc = guest ? 0 : rc;
     aq_seat_cfg cfg = {.rt = rt,
                        .trust = self->trust,
                        .app = "aquifer " AQ_VERSION,
@@ -127,6 +139,7 @@ static int turn_on(AqPoolHost *self, const Op *op, aq_err *err)
                        .port = op->mode.port ? op->mode.port : AQ_POOL_PORT,
                        .pair = true,
                        .watch = true,
+                       .guest = guest,
                        .ctl_dir = self->ctl_dir,
                        .changed_cb = any_thread_cb,
                        .user = self};
@@ -520,7 +533,8 @@ static void retry_split(AqPoolHost *self)
     begin_split(self);
 }
 
-void aq_pool_host_split(AqPoolHost *self, const aq_id *pc, const char *path, guint cut)
+void aq_pool_host_split(AqPoolHost *self, const aq_id *pc, const char *path, guint cut,
+                        const char *rows)
 {
     g_return_if_fail(AQ_IS_POOL_HOST(self));
     if (self->power != AQ_POWER_ON)
@@ -533,6 +547,9 @@ void aq_pool_host_split(AqPoolHost *self, const aq_id *pc, const char *path, gui
     self->mode.pc = *pc;
     self->mode.cut = cut;
     g_strlcpy(self->mode.model, path, sizeof self->mode.model);
+    /* Its own, too, when a split is tried again. */
+    g_autofree char *how = g_strdup(rows);
+    g_strlcpy(self->mode.rows, how, sizeof self->mode.rows);
     save_mode(self);
     begin_split(self);
     changed(self);

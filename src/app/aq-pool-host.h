@@ -67,7 +67,9 @@ void aq_pool_host_leave(AqPoolHost *self);
 void aq_pool_host_look_at(AqPoolHost *self, const char *path, const aq_pc *pc,
                           void (*done)(gpointer user, const AqSplitFacts *facts, const char *why),
                           GObject *user);
-void aq_pool_host_split(AqPoolHost *self, const aq_id *pc, const char *path, guint cut);
+/** rows: as of aq_split_cfg. */
+void aq_pool_host_split(AqPoolHost *self, const aq_id *pc, const char *path, guint cut,
+                        const char *rows);
 void aq_pool_host_stop_split(AqPoolHost *self);
 /** TRUE: a split is wanted; it runs, is started, or waits for its PC (get_split is FALSE then). */
 gboolean aq_pool_host_wants_split(AqPoolHost *self);

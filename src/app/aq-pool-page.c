@@ -174,6 +174,15 @@ static void update_serves(AqPoolPage *self, const aq_seat_state *st)
         g_free(text);
         text = g_steal_pointer(&more);
     }
+    if (st->guest && st->host.pid) {
+        g_autofree char *host =
+            /* Translators: name of a program, number of its process */
+            g_strdup_printf(_("%s, process %u, has this PC's pool: this window steers it"),
+                            st->host.name, st->host.pid);
+        g_autofree char *more = g_strdup_printf("%s\n%s", text, host);
+        g_free(text);
+        text = g_steal_pointer(&more);
+    }
     if (*st->node.fault) {
         g_autofree char *more = g_strdup_printf(_("%s\nLast error: %s"), text, st->node.fault);
         g_free(text);

@@ -14,8 +14,9 @@
 
 struct _AqSplitGroup {
     AdwBin parent;
-    GtkWidget *nobody, *model, *pc, *running, *problem, *again, *layers, *bar, *slider, *here,
-        *there, *timing, *times, *timing_text, *check_row, *check, *buttons, *start, *chat, *stop;
+    GtkWidget *nobody, *model, *pc, *rows, *running, *problem, *again, *layers, *bar, *slider,
+        *here, *there, *timing, *times, *timing_text, *check_row, *check, *buttons, *start, *chat,
+        *stop;
     AqPoolHost *pool;
     AqEngineHost *engine;
     AqModelLibrary *library;
@@ -58,6 +59,15 @@ static const aq_pc *chosen_pc(AqSplitGroup *self)
 {
     guint at = adw_combo_row_get_selected(ADW_COMBO_ROW(self->pc));
     return at < self->pcs->len ? &g_array_index(self->pcs, aq_pc, at) : NULL;
+}
+
+/* In the order of the row's choices. */
+static const char *const rows_names[] = {"f32", "f16", "bf16"};
+
+static const char *chosen_rows(AqSplitGroup *self)
+{
+    guint at = adw_combo_row_get_selected(ADW_COMBO_ROW(self->rows));
+    return rows_names[at < G_N_ELEMENTS(rows_names) ? at : 0];
 }
 
 static const char *chosen_model(AqSplitGroup *self)
@@ -167,12 +177,24 @@ static void choose_model(AqSplitGroup *self, const char *path)
     self->setting = FALSE;
 }
 
+/* As it runs, so that it stays when the split is stopped. */
+static void choose_rows(AqSplitGroup *self)
+{
+    const char *rows = aq_pool_host_get_mode(self->pool)->rows;
+    self->setting = TRUE;
+    for (guint i = 0; i < G_N_ELEMENTS(rows_names); i++)
+        if (g_str_equal(rows, rows_names[i]))
+            adw_combo_row_set_selected(ADW_COMBO_ROW(self->rows), i);
+    self->setting = FALSE;
+}
+
 static void look_at(AqSplitGroup *self);
 
 static void show_running(AqSplitGroup *self, const char *name)
 {
     const char *path = aq_pool_host_get_mode(self->pool)->model;
     choose_model(self, path);
+    choose_rows(self);
     look_at(self);
     const aq_err *err = aq_pool_host_get_split_error(self->pool);
     g_autofree char *file = aq_format_file(path), *title = NULL, *text = NULL;
@@ -184,7 +206,11 @@ static void show_running(AqSplitGroup *self, const char *name)
     if (there && st.kind == AQ_SPLIT_RUNNING) {
         /* Translators: a model's name */
         title = g_strdup_printf(_("%s Runs over Two PCs"), file);
-        text = g_strdup_printf(_("%s answers"), name);
+        const char *rows = aq_pool_host_get_mode(self->pool)->rows;
+        /* Translators: name of a PC, then a format of numbers, f16 or bf16 */
+        text = !*rows || g_str_equal(rows, "f32")
+                   ? g_strdup_printf(_("%s answers"), name)
+                   : g_strdup_printf(_("%s answers · numbers travel as %s"), name, rows);
     } else if (there) {
         g_autofree char *why = g_utf8_make_valid(st.text, -1);
         title = g_strdup_printf(st.kind == AQ_SPLIT_LOST ? _("Paused: %s Is Lost")
@@ -246,6 +272,16 @@ static void fill(AqSplitGroup *self, GtkWidget *row, GtkStringList *names, guint
     adw_combo_row_set_model(ADW_COMBO_ROW(row), G_LIST_MODEL(names));
     adw_combo_row_set_selected(ADW_COMBO_ROW(row), selected);
     self->setting = FALSE;
+}
+
+static void fill_rows(AqSplitGroup *self)
+{
+    g_autoptr(GtkStringList) names = gtk_string_list_new(NULL);
+
+    gtk_string_list_append(names, _("32 Bits: Exact"));
+    gtk_string_list_append(names, _("16 Bits (f16)"));
+    gtk_string_list_append(names, _("16 Bits of Wide Range (bf16)"));
+    fill(self, self->rows, names, 0);
 }
 
 static void update(AqSplitGroup *self);
@@ -316,6 +352,7 @@ static void update(AqSplitGroup *self)
     gtk_widget_set_visible(self->nobody, !wanted && !somebody);
     gtk_widget_set_visible(self->model, edits);
     gtk_widget_set_visible(self->pc, edits);
+    gtk_widget_set_visible(self->rows, edits);
     gtk_widget_set_visible(self->slider, edits);
     gtk_widget_set_visible(self->start, edits);
     gtk_widget_set_visible(self->running, wanted);
@@ -403,7 +440,7 @@ static void on_start(AqSplitGroup *self)
     const aq_pc *pc = chosen_pc(self);
     const char *path = chosen_model(self);
     if (pc && path && chosen_cut(self))
-        aq_pool_host_split(self->pool, &pc->id, path, chosen_cut(self));
+        aq_pool_host_split(self->pool, &pc->id, path, chosen_cut(self), chosen_rows(self));
 }
 
 static void on_stop(AqSplitGroup *self)
@@ -414,7 +451,7 @@ static void on_stop(AqSplitGroup *self)
 static void on_again(AqSplitGroup *self)
 {
     const aq_mode *m = aq_pool_host_get_mode(self->pool);
-    aq_pool_host_split(self->pool, &m->pc, m->model, m->cut);
+    aq_pool_host_split(self->pool, &m->pc, m->model, m->cut, m->rows);
 }
 
 static void checked(gpointer user, gboolean good, const char *text)
@@ -481,6 +518,7 @@ static void aq_split_group_class_init(AqSplitGroupClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, nobody);
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, model);
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, pc);
+    gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, rows);
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, running);
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, problem);
     gtk_widget_class_bind_template_child(widget_class, AqSplitGroup, again);
@@ -526,5 +564,6 @@ void aq_split_group_set_pool(AqSplitGroup *self, AqPoolHost *pool, AqEngineHost 
     g_signal_connect_object(aq_model_library_get_items(library), "items-changed",
                             G_CALLBACK(fill_models), self, G_CONNECT_SWAPPED);
     fill_models(self);
+    fill_rows(self);
     update(self);
 }

@@ -47,6 +47,9 @@ typedef struct aq_ctl_req {
 /** One line, without its end, from outside. Errors: FORMAT, INVAL (a value), UNSUPPORTED (no such request), LIMIT, NOMEM. */
 int aq_ctl_parse(aq_arena *, const char *line, size_t n, aq_ctl_req *ret, aq_err *) AQ_MUST;
 
+/** 64 hexadecimal digits, lower case: 32 bytes. INVAL. */
+int aq_ctl_hex(const aq_json *, const char *key, uint8_t ret[32], aq_err *) AQ_MUST;
+
 /** Lines that came in: a buffer of at most AQ_CALL_LINE_MAX bytes. */
 typedef struct aq_ctl_in {
     aq_bytes b;

@@ -24,7 +24,7 @@ static const char *const names[AQ_CTL_N] = {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static int get_hex(const aq_json *j, const char *key, uint8_t ret[32], aq_err *err)
+int aq_ctl_hex(const aq_json *j, const char *key, uint8_t ret[32], aq_err *err)
 {
     const char *s = aq_json_str(j, key);
     uint8_t b[32];
@@ -87,7 +87,7 @@ static int get_chat(const aq_json *j, aq_ctl_req *r, aq_err *err)
 {
     int64_t max = 0, seed = 0;
     double temp = aq_json_num(j, "temp", 0);
-    int rc = get_hex(j, "model", r->model, err);
+    int rc = aq_ctl_hex(j, "model", r->model, err);
 
     r->messages = aq_json_get(j, "messages");
     if (rc >= 0 && (!r->messages || r->messages->kind != AQ_JSON_ARR))
@@ -134,7 +134,7 @@ int aq_ctl_parse(aq_arena *arena, const char *line, size_t n, aq_ctl_req *ret, a
             break;
         /* fall through */
     case AQ_CTL_REMOVE:
-        rc = get_hex(j, "id", r.id.b, err);
+        rc = aq_ctl_hex(j, "id", r.id.b, err);
         break;
     case AQ_CTL_PAIR:
         rc = get_addrs(j, &r, err);

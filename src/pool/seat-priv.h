@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This PC's seat in the pool: seat.c is its life, pairing and members; seat-watch.c asks how the PCs are. */
+/* This PC's seat in the pool: seat.c is its life, pairing and members; seat-watch.c asks how the PCs are; seat-guest.c is the seat
+ * of who finds the pool taken by another process. */
 #ifndef AQ_SEAT_PRIV_H
 #define AQ_SEAT_PRIV_H
 
@@ -10,6 +11,7 @@
 #include <pthread.h>
 
 typedef struct aq_ctl aq_ctl;
+typedef struct aq_guest aq_guest;
 
 /** A split of this seat, while it lives. */
 typedef struct aq_shared_split {
@@ -31,7 +33,9 @@ struct aq_seat {
     _Atomic(aq_ctl *) ctl;   /* NULL = none */
     pthread_mutex_t op_lock; /* one change by hand at a time; before the others */
     aq_net *net;             /* of calls from here; the node has its own */
-    aq_presence *presence;
+    _Atomic(aq_presence *) presence;
+    aq_guest *
+        guest; /* NULL = this process has the pool. Changed by the watch thread, under op_lock and lock */
     pthread_t thread; /* of seat-watch.c */
     bool started;
     aq_progress asking;         /* its cancel ends a question */
@@ -66,5 +70,35 @@ int aq_seat_pair_wait(aq_seat *, bool on, uint16_t *ret_port, aq_err *) AQ_MUST;
 /** The split of this model, kept from ending until it is given back; NULL when there is none. */
 aq_shared_split *aq_seat_split_use(aq_seat *, const uint8_t print[32]);
 void aq_seat_split_unuse(aq_shared_split *);
+/** Who had the pool is gone: this process takes it, when it gets the lock. */
+void aq_seat_take_over(aq_seat *);
+
+/* ---- seat-guest.c ---------------------------------------------------------------------------- */
+
+/** What the process that has the pool told last. */
+typedef struct aq_guest_told {
+    aq_holder host; /* pid 0 = nothing yet */
+    uint16_t port;
+    bool waits; /* for PCs that want to be paired */
+    aq_presence_info mdns;
+    aq_node_state node;
+} aq_guest_told;
+
+int aq_guest_new(aq_seat *, aq_guest **ret, aq_err *) AQ_MUST;
+int aq_guest_start(aq_guest *, aq_err *) AQ_MUST; /* its thread, where the seat pairs */
+void aq_guest_free(aq_guest *);
+/** Ask how it is. false: no process has the pool any more. */
+bool aq_guest_look(aq_seat *);
+/** Under the seat's lock, as the next one, which fills [AQ_FOUND_MAX] and returns how many they are. */
+void aq_guest_told_get(const aq_guest *, aq_guest_told *ret);
+uint32_t aq_guest_found(const aq_guest *, aq_found *ret);
+/** Under op_lock, as the next ones. A request of one text (key NULL = none): 1 when it said that it knew it, else 0. ret_addr NULL = not
+ * wanted. Errors: its own; GONE, TIMEOUT. */
+int aq_guest_text(aq_seat *, const char *what, const char *key, const char *text,
+                  char ret_addr[AQ_ADDR_MAX + 1], aq_err *) AQ_MUST;
+int aq_guest_permit(aq_seat *, const aq_id *, uint32_t perms, aq_err *) AQ_MUST;
+int aq_guest_pair(aq_seat *, const char *const *addr, uint32_t n, aq_err *) AQ_MUST;
+void aq_guest_pair_answer(aq_seat *, bool match);
+void aq_guest_pair_end(aq_seat *);
 
 #endif

@@ -21,7 +21,12 @@ int aq_seat_pcs(aq_seat *p, aq_pc *ret, aq_err *err)
 
     if (!f)
         return aq_fail(err, AQ_E_NOMEM, "no memory for the list of PCs");
-    uint32_t n_f = p->presence ? aq_presence_found(p->presence, f, AQ_FOUND_MAX) : 0;
+    aq_presence *mdns = p->presence;
+    pthread_mutex_lock(&p->lock);
+    uint32_t n_f = p->guest ? aq_guest_found(p->guest, f)
+                   : mdns   ? aq_presence_found(mdns, f, AQ_FOUND_MAX)
+                            : 0;
+    pthread_mutex_unlock(&p->lock);
     int n = aq_pcs_list(p->cfg.trust, f, n_f, ret, err);
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < n; i++) {
@@ -117,6 +122,8 @@ void *aq_seat_watch_main(void *arg)
     while (!p->stop && pc) {
         p->kick = false;
         pthread_mutex_unlock(&p->lock);
+        if (p->guest && !aq_guest_look(p))
+            aq_seat_take_over(p);
         round_of_questions(p, pc);
         clock_gettime(CLOCK_MONOTONIC, &end);
         end.tv_sec += AQ_SEAT_WATCH_MS / 1000;

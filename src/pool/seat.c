@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#define GUEST_LISTENS "another program of this user has this PC's pool and listens for it"
+
 void aq_seat_changed(aq_seat *p)
 {
     aq_ctl *ctl = atomic_load(&p->ctl);
@@ -235,7 +237,7 @@ static int call(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
 int aq_seat_pair(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
 {
     pthread_mutex_lock(&p->op_lock);
-    int rc = call(p, addr, n, err);
+    int rc = p->guest ? aq_guest_pair(p, addr, n, err) : call(p, addr, n, err);
     pthread_mutex_unlock(&p->op_lock);
     aq_seat_changed(p);
     return rc;
@@ -244,6 +246,8 @@ int aq_seat_pair(aq_seat *p, const char *const *addr, uint32_t n, aq_err *err)
 void aq_seat_pair_answer(aq_seat *p, bool match)
 {
     pthread_mutex_lock(&p->op_lock); /* or it could be forgotten meanwhile */
+    if (p->guest)
+        aq_guest_pair_answer(p, match);
     pthread_mutex_lock(&p->lock);
     aq_pairing *pairing = p->pair.step == AQ_PAIR_DIGITS ? p->pairing : NULL;
     if (pairing)
@@ -258,7 +262,10 @@ void aq_seat_pair_answer(aq_seat *p, bool match)
 void aq_seat_pair_end(aq_seat *p)
 {
     pthread_mutex_lock(&p->op_lock);
-    forget_pairing(p);
+    if (p->guest)
+        aq_guest_pair_end(p);
+    else
+        forget_pairing(p);
     pthread_mutex_unlock(&p->op_lock);
     aq_seat_changed(p);
 }
@@ -384,8 +391,9 @@ static int again(aq_seat *p, uint16_t port, aq_err *err)
 int aq_seat_listen(aq_seat *p, uint16_t port, aq_err *err)
 {
     pthread_mutex_lock(&p->op_lock);
-    p->cfg.port = port;
-    int rc = again(p, port, err);
+    if (!p->guest)
+        p->cfg.port = port;
+    int rc = p->guest ? aq_fail(err, AQ_E_BUSY, GUEST_LISTENS) : again(p, port, err);
     pthread_mutex_unlock(&p->op_lock);
     return rc;
 }
@@ -417,7 +425,7 @@ static int set_perms(aq_seat *p, const aq_id *id, uint32_t perms, aq_err *err)
 int aq_seat_set_perms(aq_seat *p, const aq_id *id, uint32_t perms, aq_err *err)
 {
     pthread_mutex_lock(&p->op_lock);
-    int rc = set_perms(p, id, perms, err);
+    int rc = p->guest ? aq_guest_permit(p, id, perms, err) : set_perms(p, id, perms, err);
     pthread_mutex_unlock(&p->op_lock);
     return rc;
 }
@@ -425,8 +433,9 @@ int aq_seat_set_perms(aq_seat *p, const aq_id *id, uint32_t perms, aq_err *err)
 int aq_seat_set_name(aq_seat *p, const char *name, aq_err *err)
 {
     pthread_mutex_lock(&p->op_lock);
-    int rc = aq_trust_set_name(p->cfg.trust, name, err);
-    if (rc >= 0) {
+    int rc = p->guest ? aq_guest_text(p, "name", "name", name, NULL, err)
+                      : aq_trust_set_name(p->cfg.trust, name, err);
+    if (rc >= 0 && !p->guest) {
         pthread_mutex_lock(&p->serve_lock);
         pthread_mutex_lock(&p->lock);
         uint16_t port = p->node ? aq_node_port(p->node) : 0;
@@ -441,9 +450,13 @@ int aq_seat_set_name(aq_seat *p, const char *name, aq_err *err)
 
 int aq_seat_remove(aq_seat *p, const aq_id *id, aq_err *err)
 {
+    char hex[65];
+
+    aq_hex(id->b, sizeof id->b, hex);
     pthread_mutex_lock(&p->op_lock);
-    int rc = aq_trust_remove(p->cfg.trust, id, err);
-    rc = rc < 0 ? rc : again(p, own_port(p), err);
+    int rc = p->guest ? aq_guest_text(p, "remove", "id", hex, NULL, err)
+                      : aq_trust_remove(p->cfg.trust, id, err);
+    rc = rc < 0 || p->guest ? rc : again(p, own_port(p), err);
     pthread_mutex_unlock(&p->op_lock);
     return rc;
 }
@@ -451,8 +464,9 @@ int aq_seat_remove(aq_seat *p, const aq_id *id, aq_err *err)
 int aq_seat_leave(aq_seat *p, aq_err *err)
 {
     pthread_mutex_lock(&p->op_lock);
-    int rc = aq_trust_leave(p->cfg.trust, err);
-    rc = rc < 0 ? rc : again(p, own_port(p), err);
+    int rc = p->guest ? aq_guest_text(p, "leave", NULL, NULL, NULL, err)
+                      : aq_trust_leave(p->cfg.trust, err);
+    rc = rc < 0 || p->guest ? rc : again(p, own_port(p), err);
     pthread_mutex_unlock(&p->op_lock);
     return rc;
 }
@@ -460,7 +474,8 @@ int aq_seat_leave(aq_seat *p, aq_err *err)
 int aq_seat_add(aq_seat *p, const char *addr, char ret[AQ_ADDR_MAX + 1], aq_err *err)
 {
     pthread_mutex_lock(&p->op_lock);
-    int rc = aq_known_add(p->cfg.trust, addr, ret, err);
+    int rc = p->guest ? aq_guest_text(p, "add", "address", addr, ret, err)
+                      : aq_known_add(p->cfg.trust, addr, ret, err);
     pthread_mutex_unlock(&p->op_lock);
     aq_seat_ask(p);
     aq_seat_changed(p);
@@ -470,7 +485,8 @@ int aq_seat_add(aq_seat *p, const char *addr, char ret[AQ_ADDR_MAX + 1], aq_err 
 int aq_seat_forget(aq_seat *p, const char *addr, aq_err *err)
 {
     pthread_mutex_lock(&p->op_lock);
-    int rc = aq_known_drop(p->cfg.trust, addr, err);
+    int rc = p->guest ? aq_guest_text(p, "forget", "address", addr, NULL, err)
+                      : aq_known_drop(p->cfg.trust, addr, err);
     pthread_mutex_unlock(&p->op_lock);
     aq_seat_changed(p);
     return rc;
@@ -568,33 +584,79 @@ int aq_seat_split(aq_seat *p, const aq_id *id, const aq_split_cfg *cfg, aq_split
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int start(aq_seat *p, aq_err *err)
+/* What the process does that has the pool: it shows itself, listens, and takes calls. */
+static int be_seen(aq_seat *p, aq_err *err)
 {
     char name[AQ_NAME_MAX + 1];
-    int rc = aq_net_new(p->cfg.trust, p->cfg.app, AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16,
-                        &p->net, err);
+    aq_presence *mdns = NULL;
 
-    if (rc < 0)
-        return rc;
     aq_trust_name(p->cfg.trust, name);
     aq_presence_opts o = {
         .id = *aq_trust_id(p->cfg.trust), .name = name, .version = p->cfg.version};
-    if (!p->cfg.hide && (rc = aq_presence_start(&o, presence_cb, p, &p->presence, err)) < 0)
+    int rc = p->cfg.hide ? 0 : aq_presence_start(&o, presence_cb, p, &mdns, err);
+    if (rc < 0)
         return rc;
+    p->presence = mdns;
     pthread_mutex_lock(&p->serve_lock);
     (void)!serve(p, p->cfg.port, NULL); /* listen_err tells */
     pthread_mutex_unlock(&p->serve_lock);
+    return AQ_OK;
+}
+
+static void take_calls(aq_seat *p)
+{
+    aq_ctl *ctl = NULL;
+    aq_err why = {0};
+
+    if (p->cfg.ctl_dir && aq_ctl_new(p, p->cfg.ctl_dir, &ctl, &why) < 0)
+        aq_log(AQ_LOG_WARN, "pool", "control=none text=%s", why.text);
+    atomic_store(&p->ctl, ctl);
+}
+
+void aq_seat_take_over(aq_seat *p)
+{
+    aq_err err = {0};
+
+    pthread_mutex_lock(&p->op_lock);
+    int rc = aq_trust_hold(p->cfg.trust, &err);
+    if (rc >= 0) {
+        pthread_mutex_lock(&p->lock);
+        aq_guest *g = p->guest;
+        p->guest = NULL;
+        p->pair = (aq_pair_state){0};
+        pthread_mutex_unlock(&p->lock);
+        aq_guest_free(g);
+        if ((rc = be_seen(p, &err)) >= 0)
+            take_calls(p);
+    }
+    if (rc < 0)
+        aq_log(AQ_LOG_WARN, "pool", "pool=not_taken_over text=%s", err.text);
+    pthread_mutex_unlock(&p->op_lock);
+    aq_seat_changed(p);
+}
+
+static int start(aq_seat *p, aq_err *err)
+{
+    int rc = aq_net_new(p->cfg.trust, p->cfg.app, AQ_FEAT_SPLIT | AQ_FEAT_F16 | AQ_FEAT_BF16,
+                        &p->net, err);
+
+    if (rc >= 0 && p->cfg.guest) {
+        (void)aq_fail(&p->listen_err, AQ_E_BUSY, GUEST_LISTENS);
+        if ((rc = aq_guest_new(p, &p->guest, err)) >= 0)
+            rc = aq_guest_start(p->guest, err);
+    } else if (rc >= 0) {
+        rc = be_seen(p, err);
+    }
+    if (rc < 0)
+        return rc;
     if (p->cfg.watch) {
         int en = pthread_create(&p->thread, NULL, aq_seat_watch_main, p);
         if (en)
             return aq_fail_errno(err, en, "no thread for the pool");
         p->started = true;
     }
-    aq_ctl *ctl = NULL;
-    aq_err why = {0};
-    if (p->cfg.ctl_dir && aq_ctl_new(p, p->cfg.ctl_dir, &ctl, &why) < 0)
-        aq_log(AQ_LOG_WARN, "pool", "control=none text=%s", why.text);
-    atomic_store(&p->ctl, ctl);
+    if (!p->cfg.guest)
+        take_calls(p);
     return AQ_OK;
 }
 
@@ -629,17 +691,18 @@ void aq_seat_free(aq_seat *p)
 
     if (!p)
         return;
-    aq_ctl *ctl = atomic_load(&p->ctl);
-    if (ctl)
-        aq_ctl_stop(ctl);
     pthread_mutex_lock(&p->lock);
     p->stop = true;
     pthread_cond_broadcast(&p->cond);
     pthread_mutex_unlock(&p->lock);
     atomic_store(&p->asking.cancel, 1);
-    aq_presence_free(p->presence); /* first: nobody calls who is about to go */
-    if (p->started)
+    if (p->started) /* first: it may be about to take the pool over */
         pthread_join(p->thread, NULL);
+    aq_ctl *ctl = atomic_load(&p->ctl);
+    if (ctl)
+        aq_ctl_stop(ctl);
+    aq_presence_free(p->presence); /* nobody calls who is about to go */
+    aq_guest_free(p->guest);
     silence(p);
     aq_pairing_free(p->pairing);
     aq_net_free(p->net);
@@ -656,8 +719,9 @@ void aq_seat_free(aq_seat *p)
 void aq_seat_get(aq_seat *p, aq_seat_state *ret)
 {
     *ret = (aq_seat_state){.in_pool = aq_trust_roster(p->cfg.trust, NULL)};
-    if (p->presence)
-        aq_presence_get(p->presence, &ret->mdns);
+    aq_presence *mdns = p->presence;
+    if (mdns)
+        aq_presence_get(mdns, &ret->mdns);
     int n = aq_seat_pcs(p, ret->pc, NULL);
     ret->n_pc = n > 0 ? (uint32_t)n : 0;
     pthread_mutex_lock(&p->lock);
@@ -669,6 +733,18 @@ void aq_seat_get(aq_seat *p, aq_seat_state *ret)
     if (p->node) {
         ret->port = aq_node_port(p->node);
         aq_node_get_state(p->node, &ret->node);
+        ret->open = pair_open(p);
+    }
+    if (p->guest) {
+        aq_guest_told told;
+        aq_guest_told_get(p->guest, &told);
+        ret->guest = true;
+        ret->open = told.waits;
+        ret->host = told.host;
+        ret->port = told.port;
+        ret->mdns = told.mdns;
+        ret->node = told.node;
+        ret->listen_err = (aq_err){0};
     }
     pthread_mutex_unlock(&p->lock);
 }

@@ -350,6 +350,21 @@ int aq_trust_hold(aq_trust *t, aq_err *err)
     return rc < 0 ? rc : AQ_OK;
 }
 
+int aq_trust_refresh(aq_trust *t, aq_err *err)
+{
+    AQ_AUTOFD int fd = open(t->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fd < 0 ? aq_fail_errno(err, errno, "%s", t->dir) : AQ_OK;
+
+    trust_lock(t);
+    while (rc >= 0 && flock(fd, LOCK_EX) < 0) /* no file is half of a change */
+        if (errno != EINTR)
+            rc = aq_fail_errno(err, errno, "the lock of %s", t->dir);
+    if (rc >= 0 && t->hold_fd < 0)
+        rc = reload(t, err);
+    trust_unlock(t);
+    return rc < 0 ? rc : AQ_OK;
+}
+
 /* Under lock: for those who find it taken. */
 static int say(aq_trust *t, aq_err *err)
 {

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The Pool tab with a second PC on a LAN: turned on, found and called by the other PC, paired by digits on both, a model split, chat, the cable
-cut and mended, the next start, removed (life); and each way in which the other PC, or this one's folder, cannot be used (refused). The other
-PC is the command line's. TAP.
+cut and mended, the next start, removed (life); each way in which the other PC, or this one's folder, cannot be used (refused); and beside a
+node of the same user, whose place the window takes when it ends (beside). There the other PC is the command line's; in `two` it has a window of
+its own, on a display and a session bus of its own, which a second process of this script drives. TAP.
 
-usage: pool_lan.py life|refused AQUIFER AQUIFER-CLI GUIDE LATER-NODE
+usage: pool_lan.py life|refused|beside|two AQUIFER AQUIFER-CLI GUIDE LATER-NODE
 """
 
 import json
@@ -35,15 +36,18 @@ PROGRAM, CLI, GUIDE, LATER = (os.path.abspath(a) for a in sys.argv[2:6])
 HOME = os.environ['HOME']
 QUESTION = 'What is Aquifer?'
 tap = driver.Tap()
-net = lan.Lan()
-desktop, laptop = net.pc(1), net.pc(2)
+PEER = json.loads(os.environ.get('AQ_PEER_INTO', 'null'))  # how the second process gets into its PC
+if not PEER:
+    net = lan.Lan()
+    desktop, laptop = net.pc(1), net.pc(2)
 AT = ['--state', os.path.join(HOME, 'laptop'), '--name', 'Laptop']
 apps, others = [], []
 
 
 def start():
-    """The window on the desktop PC."""
-    app = driver.App(desktop.into[0], *desktop.into[1:], PROGRAM, '--temp', '0',
+    """The window on the desktop PC; in the second process, on the laptop."""
+    into = PEER or desktop.into
+    app = driver.App(into[0], *into[1:], PROGRAM, '--temp', '0',
                      env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': os.path.join(HOME, 'models'), 'AQ_CPU': 'c'})
     apps.append(app)
     return app
@@ -82,9 +86,9 @@ def says(app, text):
     return wait(lambda: app.one('label', lambda n: text in n))
 
 
-def pair(app):
+def pair(app, name='pc1'):
     """The other PC finds this one by its name and calls it."""
-    p = cli('pool', 'pair', 'pc1', '--timeout-ms', '60000')
+    p = cli('pool', 'pair', name, '--timeout-ms', '60000')
     digits = until(p, rb'here: (\d{3}) (\d{3})\n')
     p.stdin.write(b'y\n')
     # Two people have a minute, and a walk through the tree takes long on a busy machine.
@@ -145,12 +149,24 @@ def life():
     app.new_chat()
     app.ask(QUESTION)
     tap.ok(app.answer_text(app.finished(1)) == alone, 'with the same answers', app.tree)
+    before = status(desktop, 'permit', 'Laptop', 'layers', 'off')
     tap.ok(app.close() == 0, 'closing while a model is split ends the program with 0', app.messages())
 
     # The next start.
+    with open(os.path.join(HOME, '.local', 'state', 'aquifer', 'pool', 'mode'), 'r+', encoding='utf-8') as f:
+        mode = f.read()
+        f.seek(0)
+        f.write(re.sub('(?m)^rows=.*$', 'rows=f16', mode))
+        f.truncate()
     app = start()
     app.page('Pool')
     tap.ok(says(app, 'Runs over Two PCs'), 'at the next start the PC takes its place again, unasked', app.tree)
+    tap.ok(says(app, 'numbers travel as f16'), 'with rows of 16 bits where they were set: said', app.tree)
+    after = status(desktop)
+    keeps = lambda s: (s['name'], [(m['id'], m['name'], m['permissions']) for m in s['members']], s['port'], [(x['name'], x['pc'], x['cut']) for x in s['splits']])
+    tap.ok(keeps(before) == keeps(after) and after['splits'][0]['state'] == 'running' and ['requests'] in [m['permissions'] for m in after['members']],
+           'role, peers, permissions and last split survive a restart', (before, after))
+    status(desktop, 'permit', 'Laptop', 'layers', 'on')
     app.click(BUTTON, 'Stop Splitting')
     tap.ok(app.wait_for(BUTTON, 'Start Splitting'), 'stopped', app.tree)
     end(others[-1])
@@ -167,6 +183,153 @@ def life():
     app.wait_for('label', 'Use Several PCs Together')
     tap.ok(wait(lambda: app.sockets() == []), 'off: no socket', app.sockets())
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def status(pc, *change):
+    """What `pool status` says there, after `pool` did something first."""
+    for args in ([change] if change else []) + [('status',)]:
+        out = json.loads(pc.run(CLI, 'pool', *args, '--json', '--timeout-ms', '200'))
+    return out
+
+
+def beside():
+    """A node of this user has the pool: the window is its guest, and takes its place."""
+    state = os.path.join(HOME, '.local', 'state', 'aquifer', 'pool')
+    os.makedirs(state)
+    host = desktop.popen(CLI, 'node', '--name', 'Desktop', '--secret-file', os.path.join(HOME, 'secret'), '--model-dir', os.path.dirname(GUIDE), '--threads', '1',
+                         '--json', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    others.append(host)
+    line = host.stdout.readline()
+    app = start()
+    app.wait_for('label', lambda n: n.startswith('CPU ('))
+    app.ask(QUESTION)
+    alone = app.answer_text(app.finished(1))
+    app.page('Pool')
+    app.click(BUTTON, 'Turn On Pool')
+    tap.ok(line and says(app, "process %d, has this PC's pool: this window steers it" % host.pid) and says(app, 'reach it on port 7710'),
+           'a node has the pool: said, with where it listens', app.tree)
+    tap.ok(app.sockets() == [], 'the window itself listens nowhere', app.sockets())
+    pair(app, 'Desktop')
+    tap.ok(wait(lambda: app.one('list item', lambda n: n.startswith('Laptop'))), 'it is in the list', app.tree)
+    served = node()
+    tap.ok(isinstance(served, dict) and says(app, 'Ready · ') and says(app, 'Layers 0–'), 'the other PC serves, and is seen to be ready', app.tree)
+    app.click(BUTTON, 'Start Splitting')
+    tap.ok(says(app, 'Runs over Two PCs'), 'a split of the window beside the node', app.tree)
+    app.page('Chat')
+    app.new_chat()
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)) == alone, 'with the answer of one PC', app.tree)
+    app.page('Pool')
+    end(host)
+    tap.ok(wait(lambda: 7710 in app.sockets()) and wait(lambda: not app.one('label', lambda n: 'steers it' in n)) and says(app, 'reach it on port 7710'),
+           'the node ends: the window takes its place', (app.sockets(), app.tree()))
+    said = status(desktop)
+    tap.ok(said['process']['name'] == 'aquifer' and [s['state'] for s in said['splits']] in ([], ['running']) and len(said['members']) == 2,
+           'and is asked by the command line', said)
+    tap.ok(says(app, 'Runs over Two PCs'), 'its split goes on', app.tree)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+class Peer:
+    """The window on the laptop: a display, a session bus and a home of its own."""
+
+    def __init__(self):
+        env = {k: v for k, v in os.environ.items() if k != 'AQ_HEADLESS'}
+        env.update(AQ_PEER_INTO=json.dumps(laptop.into), AQ_XVFB_OPTIONS=':78 -nolock')
+        self.p = subprocess.Popen([os.path.join(HERE, '..', '..', 'tools', 'dev', 'headless.sh'), sys.executable, *sys.argv], env=env, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
+        others.append(self.p)
+
+    def __call__(self, what, *args):
+        """What peer() answers: a text, a number, or None."""
+        self.p.stdin.write(json.dumps([what, *args]) + '\n')
+        self.p.stdin.flush()
+        line = self.p.stdout.readline()
+        return json.loads(line) if line else None
+
+
+def peer():
+    """The second process: does what it is told, a line each, and answers a line."""
+    def label(pattern):
+        found = wait(lambda: app.one('label', lambda n: re.search(pattern, n)))
+        return found.get_name() if found else None
+
+    def ask(text):
+        app.page('Chat')
+        app.new_chat()
+        app.ask(text)
+        return app.answer_text(app.finished(1))
+
+    app = None
+    for line in sys.stdin:
+        what, *args = json.loads(line)
+        got = True
+        try:
+            if what == 'start':
+                app = start()
+                app.wait_for('label', lambda n: n.startswith('CPU ('))
+                app.page('Pool')
+            elif what == 'click':
+                app.click(BUTTON, *args)
+            elif what == 'done':  # the dialog of a pairing
+                wait(lambda: [b for b in app.all(BUTTON, 'Close')][-1].do_action(0))
+            elif what == 'page':
+                app.page(*args)
+            elif what == 'close':
+                got = app.close()
+            else:
+                got = {'label': label, 'ask': ask}[what](*args)
+        except Exception as e:  # pylint: disable=broad-except
+            got = '%s: %s' % (type(e).__name__, e)
+        print(json.dumps(got), flush=True)
+    for a in apps:
+        a.kill()
+
+
+def two():
+    """Two windows, each on its PC."""
+    far, app = Peer(), start()
+    app.wait_for('label', lambda n: n.startswith('CPU ('))
+    app.ask(QUESTION)
+    alone = app.answer_text(app.finished(1))
+    app.page('Pool')
+    app.click(BUTTON, 'Turn On Pool')
+    tap.ok(far('start') is True and far('click', 'Turn On Pool') is True and far('label', 'reach it on port 7710'), 'two windows, the Pool of each on')
+    app.click(BUTTON, 'Pair with pc2')
+    shown = app.wait_for('label', lambda n: re.fullmatch(r'\d{3} \d{3}', n)).get_name()
+    there = far('label', r'^\d{3} \d{3}$')
+    tap.ok(shown == there, 'found by itself and called: the same digits in both windows', (shown, there))
+    app.click(BUTTON, 'They Match')
+    tap.ok(far('click', 'They Match') is True and app.wait_for('label', 'Paired with pc2') and far('label', '^Paired with pc1$'), 'paired', app.tree)
+    far('done')
+    wait(lambda: [b for b in app.all(BUTTON, 'Close')][-1].do_action(0))
+    tap.ok(says(app, 'Ready · ') and says(app, 'Layers 0–'), 'each is ready for the other', app.tree)
+    app.click(BUTTON, 'Start Splitting')
+    tap.ok(says(app, 'Runs over Two PCs'), 'the split runs', app.tree)
+    tap.ok(far('label', '^Works for pc1$') and far('label', 'Layers .* are loaded here'), 'and the other window says for whom it works')
+    app.page('Chat')
+    app.new_chat()
+    app.ask(QUESTION)
+    there = far('ask', QUESTION)
+    tap.ok(app.answer_text(app.finished(1)) == alone == there, 'the split answers as one PC, and meanwhile the other window by itself', (alone, there))
+    far('page', 'Pool')
+    app.page('Pool')
+    net.cut(laptop, 0)
+    tap.ok(says(app, 'pc2 Is Lost') and far('label', '^Works for Nobody Now$'), 'the cable is cut: both say so', app.tree)
+    net.mend(laptop, 0)
+    tap.ok(says(app, 'Runs over Two PCs') and far('label', '^Works for pc1$'), 'and mended', app.tree)
+    tap.ok(far('click', 'Off') is True and says(app, 'pc2 Is Lost'), 'the other one turns its Pool off: said here', app.tree)
+    tap.ok(far('click', 'Turn On Pool') is True and says(app, 'Runs over Two PCs'), 'and on again: it goes on', app.tree)
+    tap.ok(far('close') == 0 and says(app, 'pc2 Is Lost'), 'the other window is closed: said here', app.tree)
+    tap.ok(far('start') is True and says(app, 'Runs over Two PCs') and far('label', '^Works for pc1$'),
+           'at its next start it takes its place again, unasked', app.tree)
+    app.page('Chat')
+    app.new_chat()
+    app.ask(QUESTION)
+    tap.ok(app.answer_text(app.finished(1)) == alone, 'with the same answers', app.tree)
+    tap.ok(far('close') == 0 and app.close() == 0, 'closing both ends both programs with 0', app.messages())
+    far.p.stdin.close()
+    far.p.wait(lan.HANG_S)
 
 
 def told(app, what, title, text, hint):
@@ -271,8 +434,11 @@ def refused():
 
 def main():
     os.makedirs(os.path.join(HOME, 'models'))
+    if PEER:
+        peer()
+        return 0
     try:
-        {'life': life, 'refused': refused}[sys.argv[1]]()
+        {'life': life, 'refused': refused, 'beside': beside, 'two': two}[sys.argv[1]]()
     except Exception as e:  # pylint: disable=broad-except
         tap.ok(False, 'came to its end', '%s: %s' % (type(e).__name__, e))
         for app in apps:

@@ -363,6 +363,79 @@ static void refusals(const rig *r, const rig *other)
     ok(split_with(r, &a, port, 1, NULL, 0, &s, &err) == -AQ_E_GONE, "nobody there: %s", err.text);
 }
 
+/* A long answer whose ring holds a part of it only, so that it stays under way until it is taken. */
+static void start_long(chat *ch, aq_split *s, const rig *r)
+{
+    *ch = (chat){0};
+    aq_req_in in = {.tok = r->tok[0],
+                    .n_tok = 90,
+                    .sampling = {.ignore_eog = true},
+                    .n_logprobs = 64,
+                    .max_tok = CTX - 100};
+    chat_start(ch, aq_split_engine(s), &in);
+}
+
+/* Status, probes and lists during a reply: by the PC that asks and by another one, many times. Each has a connection of its own. The
+ * clock stands still, so that no sign of life is due: the reply's own connection carries its windows and not one frame more. */
+static void questions(const rig *r)
+{
+    static aq_pc pcs[AQ_PCS_MAX];
+    struct sockaddr_storage at;
+    aq_split_state s0, s1;
+    aq_peer_mem mem = {0};
+    aq_split *s = NULL;
+    aq_err err = {0};
+    uint32_t n_ask = 0, n_call = 0, n_list = 0;
+    chat plain, ch;
+    char text[64];
+    const char *one = text;
+
+    aq_clock_set(aq_now_us());
+    aq_node *n = serve(r, 0);
+    snprintf(text, sizeof text, "127.0.0.1:%u", n ? aq_node_port(n) : 0);
+    if (!ok(n && split_with(r, &a, aq_node_port(n), 1, NULL, 0, &s, &err) >= 0 &&
+                aq_addr_parse(text, 0, &at, &err) == 0,
+            "questions beside a reply: split %s", err.text))
+        return;
+    start_long(&plain, s, r);
+    ok(chat_wait(&plain) && plain.n_tok == CTX - 100,
+       "questions: a long answer that nobody disturbs");
+
+    aq_split_get_state(s, &s0);
+    start_long(&ch, s, r);
+    chat_wait_tok(&ch, 1);
+    bool good = true;
+    while (good && !ch.n_done && !ch.n_error) {
+        for (uint32_t i = 0; good && i < 4; i++, n_ask++)
+            good = aq_peer_mem_ask(i % 2 ? c.net : a.net, &at, 1,
+                                   i % 2 ? NULL : aq_trust_id(b.trust), NULL, &mem, &err) >= 0 &&
+                   mem.bytes > 0 && !strcmp(mem.works_for, "Studio PC");
+        /* who hangs up without a word may do so twenty times in ten seconds, and the clock stands still */
+        if (good && n_call < 12)
+            n_call++, good = aq_reach_try(&one, 1, 5000000) == AQ_REACH_ANSWERS;
+        n_list++, good = good && aq_pcs_list(a.trust, NULL, 0, pcs, &err) == 3;
+        chat_pop_all(&ch);
+    }
+    ok(good && n_ask >= 20 && n_call >= 5,
+       "questions: %u for the status, %u calls and %u lists are answered while it runs %s", n_ask,
+       n_call, n_list, err.text);
+    ok(chat_wait(&ch) && ch.n_tok == plain.n_tok &&
+           !memcmp(ch.tok, plain.tok, plain.n_tok * sizeof *plain.tok),
+       "questions: the reply has the same %u tokens", ch.n_tok);
+    aq_split_get_state(s, &s1);
+    uint64_t wins = s1.n_window - s0.n_window, out = s1.tx_frames - s0.tx_frames,
+             in = s1.rx_frames - s0.rx_frames;
+    ok(wins >= plain.n_tok - 1 && out == wins && in == wins && !s1.n_loss,
+       "questions: its connection carries %llu windows in %llu frames, %llu back, and no other "
+       "frame",
+       (unsigned long long)wins, (unsigned long long)out, (unsigned long long)in);
+    chat_end(&plain);
+    chat_end(&ch);
+    aq_split_free(s);
+    aq_node_free(n);
+    aq_clock_set(-1);
+}
+
 /* The model is found by what is in it, whatever it is called, wherever it lies. */
 static void finding(const rig *r)
 {
@@ -729,6 +802,7 @@ int main(void)
         takeover(&r[1]);
         replaced(&r[0]);
         refusals(&r[0], &other);
+        questions(&r[0]);
         finding(&r[1]);
     }
     for (uint32_t i = 0; i < 3; i++)

@@ -127,6 +127,8 @@ typedef struct aq_holder {
     char name[AQ_NAME_MAX + 1];
     char socket[108]; /* where it takes calls (aq_call), "" = nowhere */
 } aq_holder;
+/** Who does not hold it reads the files again, which another process may have changed. */
+int aq_trust_refresh(aq_trust *, aq_err *) AQ_MUST;
 /** 1 and who holds the lock, or 0. */
 int aq_trust_holder(const aq_trust *, aq_holder *ret, aq_err *) AQ_MUST;
 
@@ -394,6 +396,9 @@ typedef struct aq_seat_cfg {
     bool join;
     bool pair; /* other PCs may ask to be paired */
     bool hide; /* mDNS is left alone */
+    /* Another process of this user has the pool and takes calls: it is asked and steered (trust: not held, then), and this one neither
+     * shows itself nor listens. When that process ends, this one takes its place. Needs watch. */
+    bool guest;
     /* Folder of the socket by which other programs of this user ask and steer (aq_call); made, 0700. NULL = none. What
      * cannot be made is told in the log. */
     const char *ctl_dir;
@@ -454,6 +459,9 @@ typedef struct aq_seat_state {
     uint16_t port; /* on which it listens, 0: listen_err */
     bool in_pool;
     aq_err listen_err; /* code 0 = none */
+    bool open;         /* other PCs may ask to be paired */
+    bool guest;        /* as of aq_seat_cfg, now */
+    aq_holder host;    /* of a guest: who has the pool. pid 0 = it has not answered yet */
     aq_presence_info mdns;
     aq_pair_state pair;
     char
