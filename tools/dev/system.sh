@@ -105,6 +105,20 @@ system_packages() {
     fi
 }
 
+# What ./dev model fetches by: pip, or venv that brings it.
+model_tools() {
+    [ "$(system_kind)" = native ] && [ -z "${AQ_DEV_NATIVE:-}" ] || return 0
+    if python3 -m pip --version >/dev/null 2>&1 || python3 -c 'import ensurepip, venv' 2>/dev/null; then return 0; fi
+    need_root 'installing python3-pip, by which the model is fetched'
+    say 'installing python3-pip, by which the model is fetched'
+    if command -v dpkg-query >/dev/null; then
+        apt_install python3-pip
+    else
+        mkdir -p -- "$cache"
+        logged "$cache/install.log" as_root dnf install -y python3-pip || die "could not install python3-pip (see $cache/install.log)"
+    fi
+}
+
 # --- the Debian root --------------------------------------------------------------------------------------------
 
 root_path() {
