@@ -29,7 +29,7 @@ export OMP_NUM_THREADS=$((cores > $# ? cores / $# : 1))
 pids=()
 for seed; do
     mkdir -p "build/$seed"
-    python3 train.py --seed "$seed" --minutes "$minutes" --out "build/$seed" ${AQ_TRAIN_ARGS:-} >"build/$seed/log.txt" 2>&1 &
+    python3 train.py --seed "$seed" --minutes "$minutes" --out "build/$seed" >"build/$seed/log.txt" 2>&1 &
     pids+=($!)
 done
 # A training that fails is told, and the others go on.
@@ -61,4 +61,4 @@ python3 check.py -m "$out/guide.gguf" heldout -v >"$out/heldout.txt"
 wait $! || note 'the file could not be compared with the network'
 cat build/trainer.txt >>"$out/log.txt"
 tail -n 3 "$out/heldout.txt" | tee -a "$out/log.txt"
-note done
+note "done"
