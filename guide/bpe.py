@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Byte-level BPE with the splitter that GGUF files call "qwen2": learn merges, encode, decode."""
+import heapq
 import json
 
 import regex
@@ -40,29 +41,42 @@ def join(parts, pair):
 def learn(counts, n_merges):
     """counts: {word: number}; returns the list of merged pairs, most frequent first, ties by name"""
     words = [(symbols(w), n) for w, n in sorted(counts.items())]
-    pairs, where = {}, {}
+    pairs, where = {}, {}  # pair -> how often it is there, the words that it was seen in
     for i, (parts, n) in enumerate(words):
         for p in zip(parts, parts[1:]):
             pairs[p] = pairs.get(p, 0) + n
             where.setdefault(p, set()).add(i)
+    by_count = {}
+    for p, n in pairs.items():
+        by_count.setdefault(n, set()).add(p)
+    heap = [-n for n in by_count]  # counts that pairs have or had, the largest first
+    heapq.heapify(heap)
     merges = []
-    while len(merges) < n_merges and pairs:
-        best = max(pairs, key=lambda p: (pairs[p], p))
-        if pairs[best] < 2:
-            break
+    while len(merges) < n_merges and heap and -heap[0] >= 2:
+        if not by_count.get(-heap[0]):
+            by_count.pop(-heapq.heappop(heap), None)
+            continue
+        best = max(by_count[-heap[0]])
         merges.append(best)
+        change = {}
         for i in where.pop(best):
             parts, n = words[i]
             for p in zip(parts, parts[1:]):
-                pairs[p] -= n
-                if pairs[p] <= 0:
-                    del pairs[p]
+                change[p] = change.get(p, 0) - n
             parts = join(parts, best)
             words[i] = parts, n
             for p in zip(parts, parts[1:]):
-                pairs[p] = pairs.get(p, 0) + n
+                change[p] = change.get(p, 0) + n
                 where.setdefault(p, set()).add(i)
-        pairs.pop(best, None)
+        for p, n in change.items():
+            if n:
+                old = pairs.get(p, 0)
+                by_count.get(old, set()).discard(p)
+                pairs[p] = old + n
+                if pairs[p] not in by_count:
+                    by_count[pairs[p]] = set()
+                    heapq.heappush(heap, -pairs[p])
+                by_count[pairs[p]].add(p)
     return merges
 
 

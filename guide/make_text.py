@@ -30,6 +30,7 @@ N_VOCAB = 4096
 ROWS = {80: 0.40, 160: 0.25, 256: 0.16, 512: 0.10, 1024: 0.06, 2048: 0.03}  # row length -> share of the dialogues
 KINDS = {'fact': .14, 'how': .12, 'math': .05, 'code': .06, 'write': .08, 'now': .05, 'advice': .06, 'confuse': .14,
          'nonce': .07, 'world': .13, 'personal': .04, 'foreign': .06}
+PARTS = 64  # of the work; fixed, so that the text does not depend on --jobs
 FIRST = 0.7  # how often a topic's first answer is taken: one answer that is clearly likeliest keeps greedy answers on the subject
 CALL_TEXT = ('</tools>\nTo call one, write this and nothing behind it, with its name and its arguments:\n<tool_call>\n{"name": "NAME", '
              '"arguments": {}}\n</tool_call>\nThe result then comes in <tool_response>. Call a function only where it helps.')
@@ -348,14 +349,22 @@ def write_heldout(src):
     assert not bad, f'held-out questions that are in the training text: {bad}'
 
 
-def learn_tokenizer(src):
-    rng, counts = random.Random(11), collections.Counter()
-    for _ in range(6000):
+def count_words(seed):
+    """how often each word is in some dialogues"""
+    src, rng, counts = Source(), random.Random(seed), collections.Counter()
+    for _ in range(6000 // PARTS):
         for i, (q, a) in enumerate(src.turns(rng)):
             for text in (q, 'user\n', 'assistant\n', 'system\n', a):
                 counts.update(bpe.SPLIT.findall(text))
             if i == 15:
                 break
+    return counts
+
+
+def learn_tokenizer(src, pool):
+    counts, rng = collections.Counter(), random.Random(11)
+    for c in pool.map(count_words, range(11000, 11000 + PARTS), chunksize=1):
+        counts.update(c)
     for s in [*src.w['system'], *(src.tool_text(rng) for _ in range(30))]:
         counts.update({w: 100 for w in bpe.SPLIT.findall(s)})
     return bpe.Tokenizer(bpe.learn(counts, N_VOCAB - 256 - len(bpe.SPECIAL)))
@@ -377,7 +386,7 @@ def part(job):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('--rows', type=int, default=480000)
-    ap.add_argument('--jobs', type=int, default=2)
+    ap.add_argument('--jobs', type=int, default=multiprocessing.cpu_count())
     ap.add_argument('--seed', type=int, default=1)
     ap.add_argument('--keep', action='store_true')
     ap.add_argument('--show', type=int, default=0)
@@ -393,12 +402,18 @@ def main():
             print()
         return
     BUILD.mkdir(exist_ok=True)
+    beside = None
     if not o.keep:
-        write_heldout(src)
-        learn_tokenizer(src).save(BUILD / 'tokenizer.json')
-    parts = 64  # fixed, so that the rows do not depend on --jobs
+        beside = multiprocessing.Process(target=write_heldout, args=(src,))
+        beside.start()
     with multiprocessing.Pool(o.jobs) as pool:
-        made = pool.map(part, [(o.seed * 1000 + i, o.rows // parts) for i in range(parts)], chunksize=1)
+        if not o.keep:
+            learn_tokenizer(src, pool).save(BUILD / 'tokenizer.json')
+        made = pool.map(part, [(o.seed * 1000 + i, o.rows // PARTS) for i in range(PARTS)], chunksize=1)
+    if beside:
+        beside.join()
+        if beside.exitcode:
+            raise SystemExit('heldout.jsonl was not written: the reason is above')
     rows = {str(s): np.concatenate([m[s] for m in made]) for s in ROWS}
     np.savez(BUILD / 'rows.npz', **rows)
     for s, r in rows.items():

@@ -4,6 +4,7 @@
 #include "aq-shot.h"
 
 #define SETTLE_FRAMES 12
+#define SAVE_FRAMES 600 /* for a window that is laid out anew just then */
 
 typedef struct {
     AqEngineHost *host;
@@ -22,7 +23,8 @@ static void shot_free(Shot *shot)
     g_free(shot);
 }
 
-static gboolean save(GtkWidget *window, const char *file)
+/* 1: written, 0: there is nothing to see in this frame, -1: it could not be written. */
+static int save(GtkWidget *window, const char *file)
 {
     int width = gtk_widget_get_width(window), height = gtk_widget_get_height(window);
     g_autoptr(GdkPaintable) paintable = gtk_widget_paintable_new(window);
@@ -30,11 +32,11 @@ static gboolean save(GtkWidget *window, const char *file)
     gdk_paintable_snapshot(paintable, snapshot, width, height);
     g_autoptr(GskRenderNode) node = gtk_snapshot_to_node(snapshot);
     if (!node)
-        return FALSE;
+        return 0;
     GskRenderer *renderer = gtk_native_get_renderer(GTK_NATIVE(window));
     g_autoptr(GdkTexture) texture = gsk_renderer_render_texture(
         renderer, node, &GRAPHENE_RECT_INIT(0, 0, (float)width, (float)height));
-    return gdk_texture_save_to_png(texture, file);
+    return gdk_texture_save_to_png(texture, file) ? 1 : -1;
 }
 
 /* 1: what the page shows is there, 0: not yet, -1: it never will be. */
@@ -86,7 +88,10 @@ static gboolean on_frame(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
     }
     if (++shot->settle < SETTLE_FRAMES)
         return G_SOURCE_CONTINUE;
-    if (!save(widget, shot->file)) {
+    int saved = save(widget, shot->file);
+    if (saved == 0 && shot->settle < SAVE_FRAMES)
+        return G_SOURCE_CONTINUE;
+    if (saved <= 0) {
         g_printerr("aquifer: the picture could not be written to %s\n", shot->file);
         *shot->ret_status = 1;
     }

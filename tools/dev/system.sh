@@ -40,11 +40,12 @@ system_kind() {
     fi
 }
 
-# need_root WHAT: ends with a message when this user cannot become root. As it may ask for a password, sudo is asked first.
+# need_root WHAT: ends with a message when this user cannot become root. As it may ask for a password, sudo is asked first; but `sudo -v` asks
+# even who needs none where one of several rules wants it, as on PCs of a cloud whose users have no password at all.
 need_root() {
     [ "$(id -u)" != 0 ] || return 0
     command -v sudo >/dev/null || die "$1 needs root: install sudo, or run ./dev as root"
-    sudo -v || die "$1 needs root, and sudo refused"
+    sudo -n true 2>/dev/null || sudo -v || die "$1 needs root, and sudo refused"
 }
 
 # Runs a command as root, after need_root.
@@ -101,6 +102,20 @@ system_packages() {
         mkdir -p -- "$cache"
         logged "$cache/install.log" as_root dnf install -y "${missing[@]}" ||
             die "could not install: ${missing[*]} (see $cache/install.log)"
+    fi
+}
+
+# What ./dev model fetches by: pip, or venv that brings it.
+model_tools() {
+    [ "$(system_kind)" = native ] && [ -z "${AQ_DEV_NATIVE:-}" ] || return 0
+    if python3 -m pip --version >/dev/null 2>&1 || python3 -c 'import ensurepip, venv' 2>/dev/null; then return 0; fi
+    need_root 'installing python3-pip, by which the model is fetched'
+    say 'installing python3-pip, by which the model is fetched'
+    if command -v dpkg-query >/dev/null; then
+        apt_install python3-pip
+    else
+        mkdir -p -- "$cache"
+        logged "$cache/install.log" as_root dnf install -y python3-pip || die "could not install python3-pip (see $cache/install.log)"
     fi
 }
 
