@@ -235,9 +235,30 @@ static void general(double f, int prec, char *out, size_t cap)
     }
 }
 
+/* As C prints it: formats that are not in the source could not be checked. */
+static void c_float(char type, bool alt, int prec, double v, char *out, size_t cap)
+{
+    switch (type) {
+    case 'e':
+        snprintf(out, cap, alt ? "%#.*e" : "%.*e", prec, v);
+        break;
+    case 'E':
+        snprintf(out, cap, alt ? "%#.*E" : "%.*E", prec, v);
+        break;
+    case 'g':
+        snprintf(out, cap, alt ? "%#.*g" : "%.*g", prec, v);
+        break;
+    case 'G':
+        snprintf(out, cap, alt ? "%#.*G" : "%.*G", prec, v);
+        break;
+    default: /* f, F, % */
+        snprintf(out, cap, alt ? "%#.*f" : "%.*f", prec, v);
+    }
+}
+
 static void put_float(jx *x, jx_buf *b, double v, const spec *f)
 {
-    char out[NUMBER_BYTES_MAX - 400], form[8], type = f->type == 'n' ? 'g' : f->type;
+    char out[NUMBER_BYTES_MAX - 400], type = f->type == 'n' ? 'g' : f->type;
     double size = fabs(v) * (type == '%' ? 100 : 1);
     int prec = f->prec < 0 ? 6 : (int)f->prec;
     spec g = *f;
@@ -255,8 +276,7 @@ static void put_float(jx *x, jx_buf *b, double v, const spec *f)
     } else if (!type) {
         general(size, prec, out, sizeof out);
     } else {
-        snprintf(form, sizeof form, "%%%s.*%c", f->alt ? "#" : "", type == '%' ? 'f' : type);
-        snprintf(out, sizeof out, form, prec, size);
+        c_float(type, f->alt, prec, size, out, sizeof out);
     }
     if (type == '%')
         memcpy(out + strlen(out), "%", 2);
