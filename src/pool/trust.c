@@ -147,7 +147,19 @@ static int save_roster(aq_trust *t, const aq_roster *r, const uint8_t *secret, a
     return rc < 0 ? rc : aq_file_write(t->dir, ROSTER_FILE, b.p, b.n, err);
 }
 
-static int load_pool(aq_trust *t, aq_err *err)
+/* Files that cannot be read say where they are and what to do. */
+static int with_way_out(const aq_trust *t, int rc, const char *files, aq_err *err)
+{
+    char why[240];
+
+    if (!err || (rc != -AQ_E_FORMAT && rc != -AQ_E_LIMIT && rc != -AQ_E_UNSUPPORTED))
+        return rc;
+    snprintf(why, sizeof why, "%.239s", err->text);
+    return aq_fail(err, -rc, "%s: %s (update Aquifer, or remove %s there and pair this PC again)",
+                   t->dir, why, files);
+}
+
+static int read_pool(aq_trust *t, aq_err *err)
 {
     __attribute__((cleanup(aq_bytes_clear_p))) aq_bytes b = {0};
     uint32_t epoch = 0;
@@ -164,9 +176,14 @@ static int load_pool(aq_trust *t, aq_err *err)
                        "the secret of this PC's pool is lost: remove %s/%s and pair this PC again",
                        t->dir, ROSTER_FILE);
     if ((rc = aq_roster_parse((char *)b.p, b.n, false, t->secret, &t->roster, err)) < 0)
-        return aq_err_prefix(err, rc, "%s/%s", t->dir, ROSTER_FILE);
+        return rc == -AQ_E_AUTH ? aq_err_prefix(err, rc, "%s/%s", t->dir, ROSTER_FILE) : rc;
     t->in_pool = true;
     return AQ_OK;
+}
+
+static int load_pool(aq_trust *t, aq_err *err)
+{
+    return with_way_out(t, read_pool(t, err), "roster and pool-secret", err);
 }
 
 /* Under lock: write r (of the same epoch) and make it the one in memory. */
@@ -315,8 +332,11 @@ int aq_trust_open(const char *dir, const char *name, const aq_secret_store *stor
     clean_name(name, t->name);
     if (!t->name[0])
         snprintf(t->name, sizeof t->name, "PC");
-    if ((rc = load_name(t, err)) < 0 ||
-        (rc = aq_identity_open(t->dir, &t->store, &t->me, err)) < 0 || (rc = load_pool(t, err)) < 0)
+    if ((rc = load_name(t, err)) < 0)
+        return rc;
+    if ((rc = aq_identity_open(t->dir, &t->store, &t->me, err)) < 0)
+        return with_way_out(t, rc, "identity.crt and identity-key", err);
+    if ((rc = load_pool(t, err)) < 0)
         return rc;
     *ret = AQ_STEAL(t);
     return AQ_OK;

@@ -4,6 +4,7 @@ time for one PC."""
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -96,6 +97,23 @@ with open(os.path.join(top, 'studio', 'addresses'), 'w') as f:
     f.write('aquifer-addresses 1\n127.0.0.1:1\nhalf')
 fails(1, 'damaged', 'a damaged file of addresses', 'pool', 'list', *at('studio'))
 os.remove(os.path.join(top, 'studio', 'addresses'))
+
+# --- files of the state folder that are none --------------------------------------------------------------------------------------
+for name in ('roster', 'identity.crt', 'identity-key'):
+    for how in ('junk', 'a folder', 'too long'):
+        broken = os.path.join(top, 'broken')
+        pool('broken', 'status')  # an identity
+        path = os.path.join(broken, name)
+        if os.path.exists(path):
+            os.remove(path)
+        if how == 'a folder':
+            os.mkdir(path, 0o700)
+        else:
+            with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), 'wb') as f:
+                f.write(bytes(range(256)) * (1 if how == 'junk' else 4096))
+        for what in ('status', 'leave'):
+            fails(1, [broken, 'remove', name, 'pair this PC again'], '%s is %s: pool %s' % (name, how, what), 'pool', what, *at('broken'))
+        shutil.rmtree(broken)
 
 # --- refused ----------------------------------------------------------------------------------------------------------------------
 pool('laptop', 'status')
