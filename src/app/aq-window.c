@@ -14,7 +14,8 @@
 #include "aq-pool-page.h"
 #include "aq-transfer-dialog.h"
 
-#define UNDO_S 15 /* to bring a deleted chat back; five are short for who reaches the button by keyboard */
+#define UNDO_S \
+    15 /* to bring a deleted chat back; five are short for who reaches the button by keyboard */
 
 struct _AqWindow {
     AdwApplicationWindow parent;

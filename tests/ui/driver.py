@@ -31,7 +31,7 @@ class WindowAttributes(ctypes.Structure):
 class Keyboard:
     """Keys by the X server's test extension. There is no window manager, so the window is given the focus here."""
 
-    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'Tab': 0xff09, 'F2': 0xffbf, 'Delete': 0xffff, 'space': 0x20, 'slash': 0x2f, 'comma': 0x2c, 'Page_Down': 0xff56, 'Page_Up': 0xff55, 'End': 0xff57, 'question': 0x3f}
+    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'Right': 0xff53, 'Home': 0xff50, 'Tab': 0xff09, 'F2': 0xffbf, 'Delete': 0xffff, 'space': 0x20, 'slash': 0x2f, 'comma': 0x2c, 'Page_Down': 0xff56, 'Page_Up': 0xff55, 'End': 0xff57, 'question': 0x3f}
 
     def __init__(self):
         self.x, self.xtst = ctypes.CDLL('libX11.so.6'), ctypes.CDLL('libXtst.so.6')
@@ -48,18 +48,26 @@ class Keyboard:
         if not self.display:
             raise RuntimeError('no X display')
 
-    def focus(self):
+    def window(self):
         """The topmost window in view that is no popover: a dialog lies inside the app's only window."""
         root, parent, children, n = ctypes.c_ulong(), ctypes.c_ulong(), ctypes.POINTER(ctypes.c_ulong)(), ctypes.c_uint()
         self.x.XQueryTree(self.display, self.x.XDefaultRootWindow(self.display), *(ctypes.byref(v) for v in (root, parent, children, n)))
         if not n.value:
             raise RuntimeError('no window on the X display')
+        found = 0
         for i in reversed(range(n.value)):
             a = WindowAttributes()
             if self.x.XGetWindowAttributes(self.display, children[i], ctypes.byref(a)) and a.map_state == 2 and not a.override_redirect:
-                self.x.XSetInputFocus(self.display, children[i], 1, 0)
+                found = children[i]
                 break
         self.x.XFree(children)
+        return found
+
+    def focus(self):
+        window = self.window()
+        if window:
+            self.x.XSetInputFocus(self.display, window, 1, 0)
+            self.x.XSync(self.display, 0)
 
     def unfocus(self):
         """No window has the focus, as when another program is used."""
@@ -83,6 +91,64 @@ def keyboard():
     return Keyboard()
 
 
+class Drag:
+    """A file dragged in from another program, by the XDND protocol (version 5): it is held over a place of the window, then let go."""
+
+    def __init__(self):
+        self.k = keyboard()
+        x = self.x = self.k.x
+        x.XInternAtom.argtypes, x.XInternAtom.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int], ctypes.c_ulong
+        x.XCreateSimpleWindow.argtypes, x.XCreateSimpleWindow.restype = [ctypes.c_void_p, ctypes.c_ulong] + [ctypes.c_int] * 2 + [ctypes.c_uint] * 3 + [ctypes.c_ulong] * 2, ctypes.c_ulong
+        x.XSetSelectionOwner.argtypes = [ctypes.c_void_p] + [ctypes.c_ulong] * 3
+        x.XSendEvent.argtypes = [ctypes.c_void_p, ctypes.c_ulong, ctypes.c_int, ctypes.c_long, ctypes.c_void_p]
+        x.XPending.argtypes = [ctypes.c_void_p]
+        x.XNextEvent.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        x.XChangeProperty.argtypes = [ctypes.c_void_p] + [ctypes.c_ulong] * 3 + [ctypes.c_int] * 2 + [ctypes.c_char_p, ctypes.c_int]
+        self.display = self.k.display
+        self.own = x.XCreateSimpleWindow(self.display, x.XDefaultRootWindow(self.display), 0, 0, 1, 1, 0, 0, 0)
+        x.XSetSelectionOwner(self.display, self.atom('XdndSelection'), self.own, 0)
+
+    def atom(self, name):
+        return self.x.XInternAtom(self.display, name.encode(), 0)
+
+    def send(self, to, kind, *data):
+        event = (ctypes.c_long * 24)(33, 0, 1, self.display, to, self.atom(kind), 32, self.own, *data)  # ClientMessage
+        self.x.XSendEvent(self.display, to, 0, 0, event)
+        self.x.XSync(self.display, 0)
+
+    def answer(self, data, kind):
+        """Hand out the data that is asked for, until a message of the kind comes; the message's five numbers."""
+        event = (ctypes.c_long * 24)()
+
+        def look():
+            while self.x.XPending(self.display):
+                self.x.XNextEvent(self.display, event)
+                if event[0] & 0x7f == 30:  # SelectionRequest
+                    requestor, selection, target, place, when = event[5:10]
+                    self.x.XChangeProperty(self.display, requestor, place, target, 8, 0, data, len(data))
+                    self.x.XSendEvent(self.display, requestor, 0, 0, (ctypes.c_long * 24)(31, 0, 1, self.display, requestor, selection, target, place, when))
+                    self.x.XSync(self.display, 0)
+                elif event[0] & 0x7f == 33 and event[5] == self.atom(kind):
+                    return list(event[7:12])
+            return None
+
+        return wait(look)
+
+    def drop(self, window, x, y, uris):
+        """Whether the window took it."""
+        data = ''.join(u + '\r\n' for u in uris).encode()
+        copy = self.atom('XdndActionCopy')
+        self.send(window, 'XdndEnter', 5 << 24, self.atom('text/uri-list'), 0, 0)
+        self.send(window, 'XdndPosition', 0, x << 16 | y, 0, copy)
+        told = self.answer(data, 'XdndStatus')
+        while told and not told[1] & 1:  # the first answer may come before the widget was found
+            self.send(window, 'XdndPosition', 0, x << 16 | y, 0, copy)
+            told = self.answer(data, 'XdndStatus')
+        self.send(window, 'XdndDrop', 0, 0, 0, 0)
+        done = self.answer(data, 'XdndFinished')
+        return bool(done and done[1] & 1)
+
+
 class Notifications:
     """Stands in for the desktop's server of notifications, in a thread of its own."""
 
@@ -97,6 +163,7 @@ class Notifications:
 
     def __init__(self):
         self.shown = []  # (title, text) in order, their number is the place from 1
+        self.closed = []  # numbers of those that the program took back
         self.ready = threading.Event()
         threading.Thread(target=self._serve, daemon=True).start()
         if not self.ready.wait(HANG_S):
@@ -116,6 +183,8 @@ class Notifications:
         if method == 'Notify':
             self.shown.append((values[3], values[4]))
             answer = GLib.Variant('(u)', (len(self.shown),))
+        elif method == 'CloseNotification':
+            self.closed.append(values[0])
         elif method == 'GetCapabilities':
             answer = GLib.Variant('(as)', (['actions', 'body'],))
         elif method == 'GetServerInformation':

@@ -45,6 +45,19 @@ def chat():
     app.chat_menu(QUESTION, 'Delete')
     app.click(BUTTON, 'Undo')
     tap.ok(wait(lambda: len(app.all('list item', QUESTION)) == 2), 'a deleted chat comes back by Undo', app.tree)
+
+    def told_of_another(question, n):
+        driver.keyboard().unfocus()
+        wait(lambda: not app.active())
+        app.ask(question)
+        return wait(lambda: len(desktop.shown) == n) and n not in desktop.closed
+
+    tap.ok(told_of_another('And what is a pool?', 2), 'the window is left: it is told again', desktop.shown)
+    driver.keyboard().focus()
+    tap.ok(wait(lambda: 2 in desktop.closed), 'its chat is looked at: the notification is taken back', (desktop.shown, desktop.closed))
+    told_of_another('And what is a model?', 3)
+    app.chat_menu(QUESTION, 'Delete')
+    tap.ok(wait(lambda: 3 in desktop.closed), 'so is that of a chat that is deleted', (desktop.shown, desktop.closed))
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 

@@ -27,6 +27,32 @@ def river():
 """
 
 
+def links():
+    """A link asks before it opens anything."""
+    app = start_ready('--chats', stored('What?', MARKDOWN))
+    app.choose_chat(1)
+    label = wait(lambda: app.one('label', lambda n: n.startswith('The Nile is long'), app.finished(1)))
+
+    def ask():
+        if not app.tab_to(label):
+            raise RuntimeError('the link is not reached by keyboard\n' + app.tree())
+        for key in ['Home'] + ['Right'] * 14:  # The text can be selected, so it has a caret: into “long”.
+            app.key(key)
+        app.key('Return')
+        return app.wait_for('label', 'Open This Link?')
+
+    tap.ok(ask() and app.one('label', 'https://example.org/nile'), 'a link tells its whole address first', app.tree)
+    app.key('Escape')
+    app.wait_gone('label', 'Open This Link?')
+    ask()
+    app.click(BUTTON, 'Copy Address')
+    app.wait_gone('label', 'Open This Link?')
+    app.tab_to(app.entry())
+    app.key('Control+v')
+    tap.ok(wait(lambda: driver.read(app.entry()) == 'https://example.org/nile'), 'its address can be copied', driver.read(app.entry()))
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
 def markdown():
     """What Markdown becomes, and answers that are meant to break the window."""
     app = start_ready('--chats', stored('What?', MARKDOWN))
@@ -93,6 +119,13 @@ def attached():
         tap.ok(app.wait_for('label', lambda n, w=words: w in n), 'refused in words: ' + words, app.tree)
     attach(app, notes)
     tap.ok(app.wait_for('label', lambda n: re.match(r'17 bytes · \d+ tokens$', n)), 'a file is chosen', app.tree)
+    app.press(app.one(BUTTON, 'Remove “notes.txt”'))
+    app.wait_gone(BUTTON, 'Remove “notes.txt”')
+    place = Atspi.Component.get_extents(app.entry(), Atspi.CoordType.WINDOW)
+    drag = driver.Drag()
+    tap.ok(drag.drop(driver.keyboard().window(), place.x + 20, place.y + 10, ['file://' + notes, 'file://' + binary]), 'files are dropped on the field', app.messages())
+    tap.ok(app.wait_for('label', lambda n: re.match(r'17 bytes · \d+ tokens$', n)) and driver.read(app.entry()) == 'What is this?', 'a text is attached, its name is not written', app.tree)
+    tap.ok(app.wait_for('label', lambda n: 'data.bin' in n and 'is not a text file' in n), 'what is no text is refused in words', app.tree)
     app.write('What colour is the tap?')
     wait(lambda: tokens(app)[0] > 20)
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
