@@ -24,7 +24,9 @@ struct _AqApplication {
     AqPoolHost *pool;
     gboolean pool_splits; /* it starts one */
     GSettings *settings;
-    char *ask;        /* once the model is there */
+    gboolean
+        stands_in; /* the guide model, for the last one: that one may be on a drive that comes back */
+    char *ask;     /* once the model is there */
     char *chats_file; /* instead of the usual one, or NULL */
     double temperature;
     int status;
@@ -66,6 +68,7 @@ static void open_first(AqApplication *self)
         open_path(self, last);
     else if (guide)
         aq_engine_host_load(self->host, guide);
+    self->stands_in = gone;
     if (gone) {
         g_autofree char *shown = g_filename_display_name(last);
         g_autofree char *text =
@@ -82,7 +85,8 @@ static void on_host_changed(AqApplication *self)
     if (self->settings) {
         /* The guide model is what is taken when nothing is set, wherever it is installed. A name that is not UTF-8 cannot be kept. */
         gboolean guide = g_strcmp0(path, aq_paths_guide()) == 0;
-        if (guide || g_utf8_validate(path, -1, NULL))
+        self->stands_in = self->stands_in && guide;
+        if (!self->stands_in && (guide || g_utf8_validate(path, -1, NULL)))
             g_settings_set_string(self->settings, "last-model", guide ? "" : path);
     }
     if (self->ask && window_of(self)) {

@@ -264,6 +264,13 @@ def settings():
     app.ask(QUESTION)
     tap.ok(app.answer_text(app.finished(1)), 'and the guide model is there')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+    shutil.copy(GUIDE, copy)
+    app = start_ready(env=keep)
+    app.page('Models')
+    app.wait_for('label', 'In Use')
+    rows = [r for r in app.all('list item', 'Aquifer Guide')]
+    tap.ok(wait(lambda: len(rows) == 2 and app.one('label', 'In Use', rows[1])), 'it is opened again when its drive is back', app.tree)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
 def translated():
