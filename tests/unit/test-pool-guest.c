@@ -18,6 +18,7 @@ typedef struct side {
     aq_trust *trust;
     aq_seat *seat;
     aq_seat_state *st;
+    char ctl[300]; /* the seat borrows it */
 } side;
 
 static char top[200];
@@ -114,10 +115,10 @@ static bool is_own(const aq_seat_state *st)
 static int sit(side *s, const char *name, bool guest, bool pair, aq_err *err)
 {
     static const char *const bind = "127.0.0.1", *const dir = "/nonexistent";
-    char path[300], ctl[300];
+    char path[300];
 
     snprintf(path, sizeof path, "%s/%s", top, name);
-    snprintf(ctl, sizeof ctl, "%s/run-%s", top, name);
+    snprintf(s->ctl, sizeof s->ctl, "%s/run-%s", top, name);
     s->st = calloc(1, sizeof *s->st);
     int rc = aq_rt_new(&(aq_rt_cfg){.n_threads = 1, .cpu_path = "c"}, &s->rt, err);
     rc = rc < 0 ? rc : aq_trust_open(path, name, NULL, &s->trust, err);
@@ -135,7 +136,7 @@ static int sit(side *s, const char *name, bool guest, bool pair, aq_err *err)
                      .hide = true,
                      .guest = guest,
                      .watch = guest,
-                     .ctl_dir = ctl,
+                     .ctl_dir = s->ctl,
                      .changed_cb = changed_cb};
     return rc < 0 ? rc : aq_seat_new(&c, &s->seat, err);
 }
