@@ -167,7 +167,7 @@ for kind in kinds:
     if kind == 'real':
         server = Real(GUIDE, '--parallel', '64')
     else:
-        server = Scripted({'ok': (['Fine', '.'], 'end'), 'long': (['word,'], 'again')}, 'parallel=64', 'queue=200', 'pace_us=20000')
+        server = Scripted({'ok': (['Fine', '.'], 'end'), 'long': (['word,'], 'again')}, 'parallel=64', 'queue=200', 'pace_us=5000')  # four windows under way, so 50 tokens a second of each
     streams(server, kind)
     connections(server, kind)
     slow(server, kind)
