@@ -3,15 +3,13 @@
  * this one asks and steers it: PCs, pairing from both sides, permissions, names, addresses. When that process is killed, the guest takes its
  * place. Other PCs are seats of this process. Waiting is for a change, with a limit against hanging. */
 #include "seat-priv.h"
+#include "seat-wait.h"
 #include "tap.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-#define HANG_S 60
 
 typedef struct side {
     aq_rt *rt;
@@ -22,42 +20,11 @@ typedef struct side {
 } side;
 
 static char top[200];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
-static uint64_t n_change; /* under lock */
 static uint32_t want_port;
 
-static void changed_cb(void *user)
-{
-    (void)user;
-    pthread_mutex_lock(&lock);
-    n_change++;
-    pthread_cond_broadcast(&cond);
-    pthread_mutex_unlock(&lock);
-}
-
-/* Until fn is true of its state, which is looked at after each change. */
 static bool until(side *s, bool (*fn)(const aq_seat_state *))
 {
-    struct timespec end;
-
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += HANG_S;
-    for (;;) {
-        pthread_mutex_lock(&lock);
-        uint64_t seen = n_change;
-        pthread_mutex_unlock(&lock);
-        aq_seat_get(s->seat, s->st);
-        if (fn(s->st))
-            return true;
-        int late = 0;
-        pthread_mutex_lock(&lock);
-        while (n_change == seen && !late)
-            late = pthread_cond_timedwait(&cond, &lock, &end);
-        pthread_mutex_unlock(&lock);
-        if (late)
-            return false;
-    }
+    return seat_until(s->seat, s->st, fn);
 }
 
 static const aq_pc *find(const aq_seat_state *st, const char *name)
@@ -137,7 +104,7 @@ static int sit(side *s, const char *name, bool guest, bool pair, aq_err *err)
                      .guest = guest,
                      .watch = guest,
                      .ctl_dir = s->ctl,
-                     .changed_cb = changed_cb};
+                     .changed_cb = seat_changed};
     return rc < 0 ? rc : aq_seat_new(&c, &s->seat, err);
 }
 

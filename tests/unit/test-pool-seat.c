@@ -2,14 +2,12 @@
 /* Two PCs of one process over loopback, each with its seat: paired by digits, watched, permitted, removed; a port in
  * use and its way out; what a PC does at its next start. Waiting is for a change, with a limit against hanging. */
 #include "seat-priv.h"
+#include "seat-wait.h"
 #include "tap.h"
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
-
-#define HANG_S 60
 
 typedef struct side {
     aq_trust *trust;
@@ -19,41 +17,10 @@ typedef struct side {
 
 static char top[256];
 static aq_rt *rt;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
-static uint64_t n_change; /* under lock */
 
-static void changed_cb(void *user)
-{
-    (void)user;
-    pthread_mutex_lock(&lock);
-    n_change++;
-    pthread_cond_broadcast(&cond);
-    pthread_mutex_unlock(&lock);
-}
-
-/* Until fn is true of its state, which is looked at after each change. */
 static bool until(side *s, bool (*fn)(const aq_seat_state *))
 {
-    struct timespec end;
-
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += HANG_S;
-    for (;;) {
-        pthread_mutex_lock(&lock);
-        uint64_t seen = n_change;
-        pthread_mutex_unlock(&lock);
-        aq_seat_get(s->seat, s->st);
-        if (fn(s->st))
-            return true;
-        int late = 0;
-        pthread_mutex_lock(&lock);
-        while (n_change == seen && !late)
-            late = pthread_cond_timedwait(&cond, &lock, &end);
-        pthread_mutex_unlock(&lock);
-        if (late)
-            return false;
-    }
+    return seat_until(s->seat, s->st, fn);
 }
 
 static bool is_digits(const aq_seat_state *st)
@@ -111,7 +78,7 @@ static int sit(side *s, const char *name, uint16_t port, aq_err *err)
                      .pair = true,
                      .hide = true,
                      .watch = true,
-                     .changed_cb = changed_cb};
+                     .changed_cb = seat_changed};
     return rc < 0 ? rc : aq_seat_new(&c, &s->seat, err);
 }
 
