@@ -89,11 +89,10 @@ def says(app, text):
 
 def pair(app, name='pc1'):
     """The other PC finds this one by its name and calls it."""
-    for _ in range(3):  # mDNS may still tell the port of a program that has just been ended
-        p = cli('pool', 'pair', name, '--timeout-ms', '60000')
-        digits = until(p, rb'here: (\d{3}) (\d{3})\n')
-        if digits:
-            break
+    p = cli('pool', 'pair', name, '--timeout-ms', '60000')
+    digits = until(p, rb'here: (\d{3}) (\d{3})\n')
+    if not digits:
+        raise EOFError('no digits, and the call is over')
     p.stdin.write(b'y\n')
     # Two people have a minute, and a walk through the tree takes long on a busy machine.
     shown = app.wait_for('label', lambda n: re.fullmatch(r'\d{3} \d{3}', n)).get_name()
