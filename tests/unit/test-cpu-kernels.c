@@ -76,42 +76,55 @@ static void random_row(int l, uint32_t k, uint8_t *row)
     }
 }
 
+/* n rows of k values in the form of a layout, from one q to the next `wide` bytes. */
 typedef struct rows {
-    float *x, *d, *s;
-    int8_t *q;
-    int16_t *s16;
-    int32_t *n16, *n32;
-    aq_row_in in[AQ_TILE_ROWS];
+    float *x;
+    aq_row_q to;
+    int form;
+    uint32_t k, wide, block; /* columns of a scale */
+    aq_row_in in[AQ_MANY_ROWS];
 } rows;
-static void rows_quant(const aq_isa *isa, rows *r, uint32_t i, uint32_t k)
+
+static void rows_quant(const aq_isa *isa, rows *r, uint32_t i)
 {
-    aq_row_q o = {r->q + i * k,          r->d + i * (k / 32),   r->s + i * (k / 32),
-                  r->s16 + i * (k / 16), r->n16 + i * (k / 16), r->n32 + i * (k / 32)};
-    r->in[i] = (aq_row_in){r->x + i * k, o.q, o.d, o.s, o.s16, o.n16, o.n32};
-    if (k % 32 == 0)
+    const uint32_t k = r->k;
+    aq_row_q o = {r->to.q + i * r->wide,      r->to.d + i * (k / r->block),
+                  r->to.s + i * (k / 32),     r->to.n32 + i * (k / 32),
+                  r->to.sum16 + i * (k / 16), r->to.sum32 + i * (k / 32)};
+    if (r->form == AQ_IN_32)
         isa->quant(r->x + i * k, k, &o);
+    if (r->form == AQ_IN_256)
+        isa->quant_256(r->x + i * k, k, &o);
+    /* only what the form has */
+    r->in[i] = (aq_row_in){.x = r->x + i * k};
+    if (r->form == AQ_IN_32)
+        r->in[i] = (aq_row_in){.q = o.q, .d = o.d, .s = o.s, .n32 = o.n32};
+    if (r->form == AQ_IN_256)
+        r->in[i] = (aq_row_in){.q = o.q, .d = o.d, .sum16 = o.sum16, .sum32 = o.sum32};
 }
-static rows rows_new(const aq_isa *isa, uint32_t k)
+
+static void rows_new(const aq_isa *isa, int l, uint32_t k, uint32_t n_rows, uint32_t wide, rows *r)
 {
-    size_t n = (k + 1) * AQ_TILE_ROWS;
-    rows r = {get(n * 4), get(n), get(n), get(n), get(n), get(n), get(n), {{0}}};
-    for (uint32_t i = 0; i < AQ_TILE_ROWS; i++) {
+    size_t n = ((size_t)wide + 1) * n_rows;
+    *r = (rows){.x = get(n * 4),
+                .to = {get(n), get(n), get(n), get(n), get(n), get(n)},
+                .form = aq_layout_in(l),
+                .k = k,
+                .wide = wide,
+                .block = aq_layout_in(l) == AQ_IN_256 ? 256 : 32};
+    for (uint32_t i = 0; i < n_rows; i++) {
         float size = expf(rnd_normal());
         for (uint32_t c = 0; c < k; c++)
-            r.x[i * k + c] = rnd_normal() * size;
-        rows_quant(isa, &r, i, k);
+            r->x[i * k + c] = rnd_normal() * size;
+        rows_quant(isa, r, i);
     }
-    return r;
 }
+
 static void rows_free(rows *r)
 {
-    free(r->x);
-    free(r->d);
-    free(r->s);
-    free(r->q);
-    free(r->s16);
-    free(r->n16);
-    free(r->n32);
+    void *all[] = {r->x, r->to.q, r->to.d, r->to.s, r->to.n32, r->to.sum16, r->to.sum32};
+    for (size_t i = 0; i < AQ_LEN(all); i++)
+        free(all[i]);
 }
 
 static const aq_isa *twin_of(const aq_isa *isa)
@@ -137,7 +150,8 @@ static void test_tile(const aq_isa *isa, int l, uint32_t k)
         same = same && !memcmp(&back[i], &w[i % lanes * k + i / lanes], 4);
     ok(same, "%s %s k=%u: a tile gives back what was put in", isa->name, kinds[l].name, k);
 
-    rows in = rows_new(isa, k);
+    rows in;
+    rows_new(isa, l, k, AQ_TILE_ROWS, k, &in);
     float y[AQ_TILE_ROWS][AQ_LANES_MAX], twin[AQ_TILE_ROWS][AQ_LANES_MAX],
         one[AQ_TILE_ROWS][AQ_LANES_MAX];
     memset(y, 0, sizeof y);
@@ -153,7 +167,7 @@ static void test_tile(const aq_isa *isa, int l, uint32_t k)
             double sum = 0, mag = 1e-30;
             for (uint32_t c = 0; c < k; c++) {
                 double x = aq_layout_is_float(l) ? in.in[i].x[c]
-                                                 : (double)in.in[i].d[c / 32] * in.in[i].q[c];
+                                                 : (double)in.in[i].d[c / in.block] * in.in[i].q[c];
                 sum += x * w[r * k + c];
                 mag += fabs(x * w[r * k + c]);
             }
@@ -190,30 +204,24 @@ static void test_many(const aq_isa *isa, int l, uint32_t k)
         random_row(l, k, stored);
         aq_tile_put(l, lanes, k, r, stored, tile);
     }
-    float *x = get(k * 4), *d = get((size_t)n_all * k), *s = get((size_t)n_all * k);
-    int8_t *q = get((size_t)n_all * wide);
-    int16_t *s16 = get((size_t)n_all * k);
-    int32_t *n16 = get((size_t)n_all * k), *n32 = get((size_t)n_all * k);
-    float(*d_of)[AQ_MANY_ROWS] = get(k / 32 * sizeof *d_of),
-    (*s_of)[AQ_MANY_ROWS] = get(k / 32 * sizeof *s_of);
-    aq_row_in row[AQ_MANY_ROWS];
+    rows all;
+    rows_new(isa, l, k, n_all, wide, &all);
+    const uint32_t n_block = k / all.block;
+    float(*d_of)[AQ_MANY_ROWS] = get(n_block * sizeof *d_of),
+    (*s_of)[AQ_MANY_ROWS] = get(n_block * sizeof *s_of);
     static float want[AQ_MANY_ROWS][AQ_LANES_MAX], got[AQ_MANY_ROWS][AQ_LANES_MAX];
     for (uint32_t i = 0; i < n_all; i++) {
-        float size = expf(rnd_normal());
-        for (uint32_t c = 0; c < k; c++)
-            x[c] = rnd_normal() * size;
-        aq_row_q o = {q + (size_t)i * wide, d + i * (k / 32),   s + i * (k / 32),
-                      s16 + i * (k / 16),   n16 + i * (k / 16), n32 + i * (k / 32)};
-        isa->quant(x, k, &o);
-        row[i] = (aq_row_in){x, o.q, o.d, o.s, o.s16, o.n16, o.n32};
-        isa->tile[l](tile, k, &row[i], 1, want + i);
-        for (uint32_t b = 0; b < k / 32; b++) {
-            d_of[b][i] = o.d[b];
-            s_of[b][i] = o.s[b];
+        isa->tile[l](tile, k, &all.in[i], 1, want + i);
+        for (uint32_t b = 0; b < n_block; b++) {
+            d_of[b][i] = all.in[i].d[b];
+            s_of[b][i] = all.form == AQ_IN_32 ? all.in[i].s[b] : NAN;
         }
     }
-    aq_rows_in in = {
-        .row = row, .q = q, .wide = wide, .d = (const void *)d_of, .s = (const void *)s_of};
+    aq_rows_in in = {.row = all.in,
+                     .q = all.to.q,
+                     .wide = wide,
+                     .d = (const void *)d_of,
+                     .s = all.form == AQ_IN_32 ? (const void *)s_of : NULL};
     bool bits = true;
     for (uint32_t n = 1; n <= n_all; n++) {
         memset(got, 0, sizeof got);
@@ -223,9 +231,10 @@ static void test_many(const aq_isa *isa, int l, uint32_t k)
     }
     ok(bits, "%s %s k=%u: the same bits for 1 to %u rows at once", isa->name, kinds[l].name, k,
        n_all);
-    void *all[] = {stored, tile, x, d, s, q, s16, n16, n32, d_of, s_of};
-    for (size_t i = 0; i < AQ_LEN(all); i++)
-        free(all[i]);
+    rows_free(&all);
+    void *rest[] = {stored, tile, d_of, s_of};
+    for (size_t i = 0; i < AQ_LEN(rest); i++)
+        free(rest[i]);
 }
 
 /* The largest weights and inputs: the 16-bit sums inside the kernels must hold them. */
@@ -235,7 +244,8 @@ static void test_extremes(const aq_isa *isa, int l)
     size_t n_row = (size_t)k / kinds[l].vals * kinds[l].bytes;
     uint8_t *stored = get(n_row), *tile = get(aq_tile_bytes(l, lanes, k));
     float *w = get(k * 4);
-    rows in = rows_new(isa, k);
+    rows in;
+    rows_new(isa, l, k, 1, k, &in);
     double worst = 0;
     for (int bits = 0; bits < 4; bits++) { /* all bits, none, 0x80 (int8: -128), 0x7f */
         memset(stored, (const uint8_t[]){0xff, 0, 0x80, 0x7f}[bits], n_row);
@@ -252,12 +262,12 @@ static void test_extremes(const aq_isa *isa, int l)
         for (int sign = -1; sign <= 1; sign += 2) {
             for (uint32_t c = 0; c < k; c++)
                 in.x[c] = (float)sign;
-            rows_quant(isa, &in, 0, k);
+            rows_quant(isa, &in, 0);
             float y[1][AQ_LANES_MAX];
             isa->tile[l](tile, k, in.in, 1, y);
             double sum = 0, mag = 1e-30;
             for (uint32_t c = 0; c < k; c++) {
-                sum += (double)in.d[c / 32] * in.q[c] * w[c];
+                sum += (double)in.in[0].d[c / in.block] * in.in[0].q[c] * w[c];
                 mag += fabs((double)w[c]);
             }
             for (uint32_t r = 0; r < lanes; r++)
@@ -326,48 +336,55 @@ static void test_stored(uint32_t lanes)
     ok(n_type == 28 - AQ_L_N, "%u types lie as stored", n_type);
 }
 
-static void test_quant(const aq_isa *isa)
+/* Both 8-bit forms: of blocks of `block` columns. */
+static void test_quant(const aq_isa *isa, uint32_t block)
 {
-    enum { K = 320 };
-    float x[K], d[K / 32], s[K / 32], d2[K / 32], s2[K / 32];
+    enum { K = 2560 };
+    float x[K], d[K / 32] = {0}, s[K / 32] = {0}, d2[K / 32] = {0}, s2[K / 32] = {0};
     int8_t q[K], q2[K];
-    int16_t s16[K / 16], t16[K / 16];
-    int32_t n16[K / 16], m16[K / 16], n32[K / 32], m32[K / 32];
-    const aq_row_q o = {q, d, s, s16, n16, n32}, o2 = {q2, d2, s2, t16, m16, m32};
-    for (int c = 0; c < K; c++)
-        x[c] = rnd_normal() * expf((float)(c / 32) - 5);
-    memset(x + 64, 0, 32 * sizeof *x);
-    for (int c = 96; c < 128; c++)
+    int16_t s16[K / 16] = {0}, t16[K / 16] = {0}, s32[K / 32] = {0}, t32[K / 32] = {0};
+    int32_t n32[K / 32] = {0}, m32[K / 32] = {0};
+    const bool small = block == 32;
+    void (*quant)(const float *, uint32_t, const aq_row_q *) = small ? isa->quant : isa->quant_256;
+    const aq_row_q o = {
+        q, d, small ? s : NULL, small ? n32 : NULL, small ? NULL : s16, small ? NULL : s32};
+    const aq_row_q o2 = {
+        q2, d2, small ? s2 : NULL, small ? m32 : NULL, small ? NULL : t16, small ? NULL : t32};
+    const uint32_t n_block = K / block;
+    for (uint32_t c = 0; c < K; c++)
+        x[c] = rnd_normal() * expf((float)(c / block % 10) - 5);
+    memset(x + 2 * block, 0, block * sizeof *x);
+    for (uint32_t c = 3 * block; c < 4 * block; c++)
         x[c] = 1e-41f;
-    isa->quant(x, K, &o);
-    aq_isa_c.quant(x, K, &o2);
+    quant(x, K, &o);
+    (small ? aq_isa_c.quant : aq_isa_c.quant_256)(x, K, &o2);
     bool near = true, sums = true;
-    for (int c = 0; c < K; c++)
-        near = near && fabsf(x[c] - d[c / 32] * (float)q[c]) <= 0.5001f * d[c / 32] + 1e-38f &&
+    for (uint32_t c = 0; c < K; c++)
+        near = near &&
+               fabsf(x[c] - d[c / block] * (float)q[c]) <= 0.5001f * d[c / block] + 1e-38f &&
                abs(q[c]) <= 127;
-    for (int b = 0; b < K / 16; b++) {
-        int sum = 0;
-        for (int c = 0; c < 16; c++)
-            sum += q[16 * b + c];
-        sums = sums && s16[b] == 16 * sum && n16[b] == -32 * sum;
+    for (uint32_t b = 0; b < K / 32; b++) {
+        int sum[2] = {0};
+        for (uint32_t c = 0; c < 32; c++)
+            sum[c / 16] += q[32 * b + c];
+        int all = sum[0] + sum[1];
+        sums = sums && (small ? s[b] == d[b] * (float)all && n32[b] == -128 * all
+                              : s16[2 * b] == sum[0] && s16[2 * b + 1] == sum[1] && s32[b] == all);
     }
-    for (int b = 0; b < K / 32; b++)
-        sums = sums && s[b] == d[b] * (float)(s16[2 * b] / 16 + s16[2 * b + 1] / 16) &&
-               n32[b] == 4 * (n16[2 * b] + n16[2 * b + 1]);
-    ok(near, "%s quant: each value within half a step", isa->name);
-    ok(sums, "%s quant: the sums are those of the bytes", isa->name);
-    ok(!memcmp(q, q2, K) && !memcmp(d, d2, sizeof d) && !memcmp(s, s2, sizeof s) &&
-           !memcmp(s16, t16, sizeof s16) && !memcmp(n16, m16, sizeof n16) &&
+    ok(near, "%s quant by %u: each value within half a step", isa->name, block);
+    ok(sums, "%s quant by %u: the sums are those of the bytes", isa->name, block);
+    ok(!memcmp(q, q2, K) && !memcmp(d, d2, n_block * sizeof *d) && !memcmp(s, s2, sizeof s) &&
+           !memcmp(s16, t16, sizeof s16) && !memcmp(s32, t32, sizeof s32) &&
            !memcmp(n32, m32, sizeof n32),
-       "%s quant: as the scalar twin", isa->name);
+       "%s quant by %u: as the scalar twin", isa->name, block);
     x[5] = NAN;
-    x[40] = INFINITY;
-    isa->quant(x, K, &o);
+    x[block + 8] = INFINITY;
+    quant(x, K, &o);
     bool low = true;
     for (int c = 0; c < K; c++)
         low = low && abs(q[c]) <= 127;
-    ok(isnan(d[0]) && isinf(d[1]) && low, "%s quant: NaN and infinity stay visible in the scale",
-       isa->name);
+    ok(isnan(d[0]) && isinf(d[1]) && low,
+       "%s quant by %u: NaN and infinity stay visible in the scale", isa->name, block);
 }
 
 static double rel(const float *a, const float *b, size_t n)
@@ -557,7 +574,8 @@ int main(int argc, char **argv)
             if (!aq_layout_is_float(l))
                 test_extremes(isa, l);
         }
-        test_quant(isa);
+        test_quant(isa, 32);
+        test_quant(isa, 256);
         test_rows(isa);
         test_from_f16(isa);
         test_delta(isa, 128);

@@ -27,6 +27,23 @@
  *                                  [sub-block 8][quad 4][row L][4] nibbles as in Q4_0
  *   all others    [row L] as stored: products decode a tile to Q8_0 before they use it
  *
+ * An input row has one of three forms, which its layout chooses (aq_layout_in): floats; 8 bits with a
+ * scale per 32 columns, for types whose blocks have 32; 8 bits with a scale per 256 columns, for those
+ * whose blocks have 256. Their kernels sum a block of 256 columns exactly, in 32 bits: with the integer
+ * scales of its sub-blocks, I = Σ_j scale_j Σ w q, and for Q4_K and Q5_K M = Σ_j min_j Σ q. Then comes
+ * the one float step of the block:
+ *
+ *   acc = acc + I × (d × the row's d)   and with mins   acc = acc - M × (dmin × the row's d)
+ *
+ * in this order and with one rounding each where a path has fused multiplications. No sum can overflow,
+ * whatever a file says: |q| <= 127, and
+ *
+ *   Q4_K    I  63 × 15 × 127 × 256 = 30.7e6    M  63 × 127 × 256 = 2.0e6
+ *   Q5_K    I  63 × 31 × 127 × 256 = 63.5e6    M  the same
+ *   Q6_K    I  128 × 32 × 127 × 256 = 133e6; with w from 0 to 63, before 32 Σ scale Σ q is taken off,
+ *              128 × 63 × 127 × 256 = 262e6
+ *   IQ4_XS  I  32 × 127 × 127 × 256 = 132e6
+ *
  * Row-invariance: a tile kernel computes each input row by itself; its float sums run over the
  * column blocks in ascending order, in a number of chains that the path and the type fix. How many
  * rows are computed together changes no bit of any of them. */
@@ -59,14 +76,23 @@ enum {
 };
 #define AQ_L_STORED 1024 /* + storage type: rows that lie as stored, for types without kernels */
 
-/** One input row. F32, F16 and BF16 layouts read x, the quantised ones the rest (aq_isa.quant). */
+/* The forms of an input row. */
+enum {
+    AQ_IN_F32,
+    AQ_IN_32,  /* 8 bits, a scale per 32 columns: aq_isa.quant */
+    AQ_IN_256, /* 8 bits, a scale per 256 columns: aq_isa.quant_256 */
+    AQ_IN_N
+};
+
+/** One input row in the form that the layout takes; what other forms have is not there. */
 typedef struct aq_row_in {
-    const float *x;     /* [k] */
-    const int8_t *q;    /* [k], x ≈ d q with |q| <= 127, d per 32 columns */
-    const float *d, *s; /* [k / 32] scale; d times the sum of q */
-    const int16_t *s16; /* [k / 16] 16 times the sum of q over 16 columns */
-    const int32_t *n16; /* [k / 16] minus 32 times the sum of q over 16 columns */
-    const int32_t *n32; /* [k / 32] minus 128 times the sum of q over 32 columns */
+    const float *x;       /* [k] AQ_IN_F32 */
+    const int8_t *q;      /* [k] x ≈ d q with |q| <= 127 */
+    const float *d;       /* [k / 32] or [k / 256] scales */
+    const float *s;       /* AQ_IN_32: [k / 32] d times the sum of q */
+    const int32_t *n32;   /* AQ_IN_32: [k / 32] minus 128 times the sum of q */
+    const int16_t *sum16; /* AQ_IN_256: [k / 16] sums of q over 16 columns */
+    const int16_t *sum32; /* AQ_IN_256: [k / 32] and over 32 */
 } aq_row_in;
 
 /** y[i][0 … lanes-1] = the rows of a tile · row i, for n <= the path's `rows`. k is a multiple of the
@@ -74,24 +100,26 @@ typedef struct aq_row_in {
 typedef void (*aq_tile_fn)(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
                            float (*y)[AQ_LANES_MAX]);
 
-/** Up to AQ_MANY_ROWS rows, side by side. What follows q up to a multiple of 16 rows may be read. */
+/** Up to AQ_MANY_ROWS rows of one 8-bit form, side by side. All of it is there for a multiple of 16 rows:
+ * what follows the last may be read, and is nothing. */
 typedef struct aq_rows_in {
     const aq_row_in *row; /* one by one */
     const int8_t *q;      /* [row][wide] */
     size_t wide;
-    const float (*d)[AQ_MANY_ROWS], (*s)[AQ_MANY_ROWS]; /* [k / 32][row] as in aq_row_in */
+    const float (*d)[AQ_MANY_ROWS]; /* [k / 32 or k / 256][row] as in aq_row_in */
+    const float (*s)[AQ_MANY_ROWS]; /* AQ_IN_32: [k / 32][row] */
 } aq_rows_in;
 
 /** The same bits as a tile kernel's, for n <= AQ_MANY_ROWS; y has room for a multiple of 16 rows. */
 typedef void (*aq_many_fn)(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
                            float (*y)[AQ_LANES_MAX]);
 
-/** Where a path writes a row's 8-bit form; lengths as in aq_row_in. */
+/** Where a path writes a row's 8-bit form; fields and lengths as in aq_row_in. */
 typedef struct aq_row_q {
     int8_t *q;
     float *d, *s;
-    int16_t *s16;
-    int32_t *n16, *n32;
+    int32_t *n32;
+    int16_t *sum16, *sum32;
 } aq_row_q;
 
 /** Kernels of one instruction set. Bits may differ between paths; within a path a row's bits depend
@@ -101,8 +129,10 @@ typedef struct aq_isa {
     uint32_t lanes, rows; /* weight rows of a tile; input rows that a tile kernel takes at most */
     aq_tile_fn tile[AQ_L_N];
     aq_many_fn many[AQ_L_N]; /* NULL where a path has nothing better than tile */
-    /** Round x [k] (k a multiple of 32) to 8 bits per block of 32. A block of zeros gets d = 0. */
+    /** Round x [k] to 8 bits per block of 32 (k a multiple of 32), or of 256 (k a multiple of that). A
+     * block of zeros gets d = 0. Both have the same bits on all paths. */
     void (*quant)(const float *x, uint32_t k, const aq_row_q *);
+    void (*quant_256)(const float *x, uint32_t k, const aq_row_q *);
     void (*norm)(const float *x, const float *w, uint32_t dim, float eps,
                  float *y); /* one row; x == y allowed */
     void (*swiglu)(const float *gate, const float *up, size_t n, float *y); /* y may be gate */
@@ -136,6 +166,9 @@ extern const aq_isa aq_isa_c16;
 int aq_layout_of(uint32_t type_id);
 /** The products take input rows as floats. */
 bool aq_layout_is_float(int layout);
+/** AQ_IN_*: the form of input rows that the layout's kernels take; of layouts without any, that of Q8_0,
+ * which their tiles become. */
+int aq_layout_in(int layout);
 /** Bytes of one tile of k columns; k is a multiple of the type's block. */
 size_t aq_tile_bytes(int layout, uint32_t lanes, uint32_t k);
 /** Put row r (below lanes) as stored into a zeroed tile. */

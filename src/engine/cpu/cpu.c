@@ -42,8 +42,10 @@ static uint8_t *slab_take(aq_cpu *c, size_t n)
 
 static void scratch_clear(aq_cpu *c)
 {
-    aq_acts_clear(&c->acts);
-    aq_acts_clear(&c->acts_exp);
+    for (int f = 0; f < AQ_IN_N; f++) {
+        aq_acts_clear(&c->acts[f]);
+        aq_acts_clear(&c->acts_exp[f]);
+    }
     free(c->mid);
     free(c->order);
     free(c->order_row);
@@ -79,12 +81,18 @@ int aq_cpu_reserve(void *ctx, uint32_t max_rows, aq_err *err)
     uint32_t n = AQ_MIN(AQ_MAX(max_rows, 1u), AQ_CPU_ROWS_MAX), slots = n * c->n_used;
     if (n <= c->cap)
         return 0;
-    c->acts = c->acts_exp = (aq_acts){0};
+    memset(c->acts, 0, sizeof c->acts);
+    memset(c->acts_exp, 0, sizeof c->acts_exp);
     c->mid = NULL;
     c->order = c->order_row = NULL;
-    int rc = aq_acts_new(n, c->wide, &c->acts, err);
+    int rc = 0;
+    for (int f = 0; rc == 0 && f < AQ_IN_N; f++)
+        if (c->forms >> f & 1) {
+            rc = aq_acts_new(f, n, c->wide, &c->acts[f], err);
+            if (rc == 0 && slots)
+                rc = aq_acts_new(f, slots, c->wide_exp, &c->acts_exp[f], err);
+        }
     if (rc == 0 && slots) {
-        rc = aq_acts_new(slots, c->wide_exp, &c->acts_exp, err);
         c->mid = malloc(2 * (size_t)slots * c->wide_exp * sizeof *c->mid);
         c->order = malloc(slots * sizeof *c->order);
         c->order_row = malloc(slots * sizeof *c->order_row);
@@ -111,12 +119,15 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     c->isa = rt->isa;
     uint64_t wide = 1;
     bool convert = false;
+    c->forms = 1u << AQ_IN_F32;
     for (uint32_t i = 0; i < m->n_tensor; i++) {
         int l = aq_layout_of(m->tensor[i].type->id);
         wide = AQ_MAX(wide, m->tensor[i].ne[0]);
-        convert = convert || l >= AQ_L_STORED ||
-                  (l >= 0 && !aq_layout_is_float(l) &&
-                   !aq_cpu_rounds(rt, l, (uint32_t)AQ_MIN(m->tensor[i].ne[0], UINT32_MAX)));
+        if (l < 0)
+            continue;
+        int form = aq_cpu_form(rt, l, (uint32_t)AQ_MIN(m->tensor[i].ne[0], UINT32_MAX));
+        c->forms |= 1u << form;
+        convert = convert || l >= AQ_L_STORED || (form == AQ_IN_F32 && !aq_layout_is_float(l));
     }
     for (uint32_t l = 0; l < m->info.n_layer + m->info.n_draft; l++)
         wide = AQ_MAX(wide, m->layer[l].d_nope); /* a row of transposed keys */

@@ -283,12 +283,18 @@ INLINE void many(const int layout, const uint8_t *tile, uint32_t k, const aq_row
     {                                                                            \
         many(layout, tile, k, in, n, y);                                         \
     }
+#define SCALAR_MANY(name, layout)                                                \
+    void name(const uint8_t *tile, uint32_t k, const aq_rows_in *in, uint32_t n, \
+              float(*y)[AQ_LANES_MAX])                                           \
+    {                                                                            \
+        aq_isa_c16.many[layout](tile, k, in, n, y);                              \
+    }
 MANY(aq_amx_q8_0, AQ_L_Q8_0)
 MANY(aq_amx_q4_0, AQ_L_Q4_0)
 MANY(aq_amx_q4_1, AQ_L_Q4_1)
-MANY(aq_amx_q4_k, AQ_L_Q4_K)
-MANY(aq_amx_q5_k, AQ_L_Q5_K)
-MANY(aq_amx_q6_k, AQ_L_Q6_K)
+SCALAR_MANY(aq_amx_q4_k, AQ_L_Q4_K)
+SCALAR_MANY(aq_amx_q5_k, AQ_L_Q5_K)
+SCALAR_MANY(aq_amx_q6_k, AQ_L_Q6_K)
 MANY(aq_amx_iq4_nl, AQ_L_IQ4_NL)
-MANY(aq_amx_iq4_xs, AQ_L_IQ4_XS)
+SCALAR_MANY(aq_amx_iq4_xs, AQ_L_IQ4_XS)
 MANY(aq_amx_mxfp4, AQ_L_MXFP4)

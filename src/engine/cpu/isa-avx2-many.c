@@ -5,7 +5,7 @@
  * a row has the same bits in both. Compiled with AVX2's flags; only after CPUID has said so. Any thread.
  *
  * Sums of byte pairs are kept in 16 bits as long as they fit (isa-avx2.c), which those of 8-bit weights
- * do not. */
+ * do not; the multiplication of 16-bit pairs that widens them brings in a sub-block's scale. */
 #include <immintrin.h>
 
 #include "isa-avx2-priv.h"
@@ -24,8 +24,11 @@
 
 typedef struct weights {
     __m256i quad[BLOCK / 4];
-    __m256 scale[SUBS], min[SUBS];
-    __m256i scale16[2 * SUBS]; /* Q6_K: per 16 columns, in both halves of a lane */
+    __m256 scale[SUBS], min[SUBS]; /* of types with blocks of 32 */
+    /* of those with blocks of 256: */
+    __m256i by[2 * SUBS]; /* a scale in both halves of a lane, per 32 columns; Q6_K: per 16 */
+    __m256i pair[SUBS];   /* Q4_K, Q5_K: [4] mins of two sub-blocks; Q6_K: scales of two halves */
+    __m256 d, dmin;
 } weights;
 
 INLINE __m256i load(const void *p)
@@ -90,41 +93,50 @@ INLINE void unpack_mxfp4(const uint8_t *tile, uint32_t n_sub, weights *o)
     }
 }
 
-INLINE __m256 bytes_to_ps(__m128i v)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(v));
-}
-
 INLINE __m128i row_of(const uint8_t *s, uint32_t i)
 {
     return _mm_loadl_epi64((const void *)(s + LANES * i));
 }
 
+/* A byte of a and one of b per weight row to the halves of its lane. */
+INLINE __m256i pairs(__m128i a, __m128i b)
+{
+    return _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(a, b));
+}
+
+INLINE __m256i pairs_signed(__m128i a, __m128i b)
+{
+    return _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(a, b));
+}
+
 /* Scale and min of sub-block j, from 12 bytes per weight row. */
-INLINE void k_scale(const uint8_t *s, uint32_t j, __m256 *scale, __m256 *min)
+INLINE void k_scale(const uint8_t *s, uint32_t j, __m128i *scale, __m128i *min)
 {
     const __m128i six = _mm_set1_epi8(63), four = _mm_set1_epi8(15), two = _mm_set1_epi8(0x30);
     if (j < 4) {
-        *scale = bytes_to_ps(_mm_and_si128(row_of(s, j), six));
-        *min = bytes_to_ps(_mm_and_si128(row_of(s, j + 4), six));
+        *scale = _mm_and_si128(row_of(s, j), six);
+        *min = _mm_and_si128(row_of(s, j + 4), six);
         return;
     }
     __m128i a = row_of(s, j + 4);
-    *scale = bytes_to_ps(_mm_or_si128(_mm_and_si128(a, four),
-                                      _mm_and_si128(_mm_srli_epi16(row_of(s, j - 4), 2), two)));
-    *min = bytes_to_ps(_mm_or_si128(_mm_and_si128(_mm_srli_epi16(a, 4), four),
-                                    _mm_and_si128(_mm_srli_epi16(row_of(s, j), 2), two)));
+    *scale = _mm_or_si128(_mm_and_si128(a, four),
+                          _mm_and_si128(_mm_srli_epi16(row_of(s, j - 4), 2), two));
+    *min = _mm_or_si128(_mm_and_si128(_mm_srli_epi16(a, 4), four),
+                        _mm_and_si128(_mm_srli_epi16(row_of(s, j), 2), two));
 }
 
 INLINE void unpack_k(const bool five, const uint8_t *tile, weights *o)
 {
     const uint32_t nibbles = five ? 384 : 128;
-    const __m256 d = load_f16(tile), dmin = load_f16(tile + 16);
-    for (uint32_t j = 0; j < SUBS; j++) {
-        __m256 s, m;
-        k_scale(tile + 32, j, &s, &m);
-        o->scale[j] = _mm256_mul_ps(d, s);
-        o->min[j] = _mm256_mul_ps(dmin, m);
+    o->d = load_f16(tile);
+    o->dmin = load_f16(tile + 16);
+    for (uint32_t j = 0; j < SUBS; j += 2) {
+        __m128i sc[2], mn[2];
+        EACH (h, 2) {
+            k_scale(tile + 32, j + (uint32_t)h, &sc[h], &mn[h]);
+            o->by[j + (uint32_t)h] = pairs(sc[h], sc[h]);
+        }
+        o->pair[j / 2] = pairs(mn[0], mn[1]);
     }
     for (uint32_t i = 0; i < 32; i++) {
         __m256i w = load(tile + nibbles + 32 * i);
@@ -142,18 +154,17 @@ INLINE void unpack_k(const bool five, const uint8_t *tile, weights *o)
 INLINE void unpack_q6_k(const uint8_t *tile, weights *o)
 {
     const __m256i high = _mm256_set1_epi8(0x30);
-    const __m256 d = load_f16(tile);
-    for (uint32_t i = 0; i < 2 * SUBS; i++) {
-        __m256i sc = _mm256_cvtepi8_epi32(row_of(tile + 16, i));
-        o->scale16[i] = _mm256_blend_epi16(sc, _mm256_slli_epi32(sc, 16), 0xaa);
-    }
+    o->d = load_f16(tile);
     for (uint32_t j = 0; j < SUBS; j++) {
+        const __m128i a = row_of(tile + 16, 2 * j), b = row_of(tile + 16, 2 * j + 1);
+        o->by[2 * j] = pairs_signed(a, a);
+        o->by[2 * j + 1] = pairs_signed(b, b);
+        o->pair[j] = pairs_signed(a, b);
         const uint8_t *lo = tile + 144 + j / 4 * 512 + j % 2 * 256, *hi = tile + 1168 + j / 4 * 256;
         const __m128i down = _mm_cvtsi32_si128((int)(j % 4 / 2 * 4));
         const int up = 4 - 2 * (int)(j % 4); /* brings this part's 2 bits to bits 4 and 5 */
         const __m128i sh_up = _mm_cvtsi32_si128(AQ_MAX(up, 0)),
                       sh_down = _mm_cvtsi32_si128(AQ_MAX(-up, 0));
-        o->scale[j] = d;
         EACH (i, 8) {
             __m256i l = low4(_mm256_srl_epi16(load(lo + 32 * i), down)),
                     h = _mm256_srl_epi16(_mm256_sll_epi16(load(hi + 32 * i), sh_up), sh_down);
@@ -201,50 +212,35 @@ INLINE void sums(const __m256i *w, const int8_t *q, size_t wide, const int n, __
     }
 }
 
-/* Sub-block j (of all: block) of four rows: what the weights' types make of 32 columns, in 32 bits. */
+/* Four rows × n quads, in 32 bits, times `by` added to all: n as 16 bits can hold. */
+INLINE void add_sums(const __m256i *w, const int8_t *q, size_t wide, const int n, __m256i by,
+                     __m256i *all)
+{
+    __m256i part[4];
+    sums(w, q, wide, n, part);
+    EACH (i, 4) {
+        all[i] = _mm256_add_epi32(all[i], _mm256_madd_epi16(part[i], by));
+        PIN(all[i]);
+    }
+}
+
+/* ---- blocks of 32 ---- */
+
+/* Sub-block j (of all: block) of four rows. */
 INLINE void dot_32(const int layout, const weights *w, const int8_t *q, size_t wide, uint32_t j,
-                   size_t block, const aq_row_in *const *row, __m256i *sum)
+                   size_t block, const aq_row_in *row, __m256i *sum)
 {
     const __m256i one = _mm256_set1_epi16(1);
     const __m256i *quads = w->quad + 8 * j;
-    __m256i part[4];
-    if (layout == AQ_L_Q6_K) {
-        EACH (h, 4) {
-            const __m256i sc = w->scale16[2 * j + (uint32_t)h / 2];
-            sums(quads + 2 * h, q + 8 * h, wide, 2, part);
-            EACH (i, 4) {
-                part[i] = _mm256_madd_epi16(part[i], sc);
-                sum[i] = h ? _mm256_add_epi32(sum[i], part[i]) : part[i];
-                PIN(sum[i]);
-            }
-        }
-        EACH (h, 2)
-            EACH (i, 4) {
-                __m256i off = _mm256_set1_epi16(row[i]->s16[2 * block + (size_t)h]);
-                off = _mm256_madd_epi16(w->scale16[2 * j + (uint32_t)h], off);
-                sum[i] = _mm256_sub_epi32(sum[i], off);
-            }
-        return;
-    }
-    if (layout == AQ_L_Q5_K || layout == AQ_L_MXFP4) { /* 16 bits hold four quads */
-        sums(quads, q, wide, 4, sum);
-        EACH (i, 4) {
-            sum[i] = _mm256_madd_epi16(sum[i], one);
-            PIN(sum[i]);
-        }
-        sums(quads + 4, q + 16, wide, 4, part);
-        EACH (i, 4)
-            sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(part[i], one));
+    EACH (i, 4) /* MXFP4: -12 Σ q */
+        sum[i] = layout == AQ_L_MXFP4 ? _mm256_set1_epi32(row[i].n32[block] / 32 * 3)
+                                      : _mm256_setzero_si256();
+    if (layout == AQ_L_MXFP4) { /* 16 bits hold four quads */
+        add_sums(quads, q, wide, 4, one, sum);
+        add_sums(quads + 4, q + 16, wide, 4, one, sum);
     } else {
-        sums(quads, q, wide, 8, sum);
-        EACH (i, 4) {
-            sum[i] = _mm256_madd_epi16(sum[i], one);
-            PIN(sum[i]);
-        }
+        add_sums(quads, q, wide, 8, one, sum);
     }
-    if (layout == AQ_L_MXFP4) /* -12 Σ q */
-        EACH (i, 4)
-            sum[i] = _mm256_add_epi32(sum[i], _mm256_set1_epi32(row[i]->n32[block] / 32 * 3));
 }
 
 INLINE void float_step(const int layout, const weights *w, uint32_t j, const float *d,
@@ -253,38 +249,94 @@ INLINE void float_step(const int layout, const weights *w, uint32_t j, const flo
     EACH (i, 4) {
         __m256 by = _mm256_mul_ps(w->scale[j], _mm256_set1_ps(d[i]));
         acc[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[i]), by, acc[i]);
-        if (layout == AQ_L_Q4_0 || layout == AQ_L_Q4_1)
+        if (layout != AQ_L_MXFP4)
             acc[i] = _mm256_fmadd_ps(w->min[j], _mm256_set1_ps(s[i]), acc[i]);
-        if (layout == AQ_L_Q4_K || layout == AQ_L_Q5_K)
-            acc[i] = _mm256_fnmadd_ps(w->min[j], _mm256_set1_ps(s[i]), acc[i]);
         PIN(acc[i]);
     }
 }
 
+/* ---- blocks of 256 ---- */
+
+/* Sub-block j of four rows, times its scales. */
+INLINE void add_sub(const int layout, const weights *w, const int8_t *q, size_t wide, uint32_t j,
+                    __m256i *all)
+{
+    const __m256i *quads = w->quad + 8 * j;
+    if (layout == AQ_L_Q4_K) {
+        add_sums(quads, q, wide, 8, w->by[j], all);
+    } else if (layout == AQ_L_Q5_K) {
+        add_sums(quads, q, wide, 4, w->by[j], all);
+        add_sums(quads + 4, q + 16, wide, 4, w->by[j], all);
+    } else {
+        EACH (h, 4)
+            add_sums(quads + 2 * h, q + 8 * h, wide, 2, w->by[2 * j + (uint32_t)h / 2], all);
+    }
+}
+
+/* Pairs of mins or scales × pairs of the rows' sums, n of each. */
+INLINE void dot_pairs(const weights *w, const int16_t *const *sum, const int n, __m256i *ret)
+{
+    EACH (i, 4)
+        ret[i] = _mm256_setzero_si256();
+    EACH (g, n)
+        EACH (i, 4) {
+            __m256i s = quad((const int8_t *)(sum[i] + 2 * g));
+            ret[i] = _mm256_add_epi32(ret[i], _mm256_madd_epi16(w->pair[g], s));
+        }
+}
+
+INLINE void float_step_256(const int layout, const weights *w, size_t b, const aq_row_in *row,
+                           const float *d, __m256i *all, __m256 *acc)
+{
+    const bool six = layout == AQ_L_Q6_K;
+    const int16_t *at[4];
+    __m256i off[4];
+    EACH (i, 4)
+        at[i] = six ? row[i].sum16 + 16 * b : row[i].sum32 + 8 * b;
+    dot_pairs(w, at, six ? 8 : 4, off);
+    EACH (i, 4) {
+        const __m256 by = _mm256_set1_ps(d[i]);
+        if (six)
+            all[i] = _mm256_sub_epi32(all[i], _mm256_slli_epi32(off[i], 5));
+        acc[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(all[i]), _mm256_mul_ps(w->d, by), acc[i]);
+        if (!six)
+            acc[i] =
+                _mm256_fnmadd_ps(_mm256_cvtepi32_ps(off[i]), _mm256_mul_ps(w->dmin, by), acc[i]);
+    }
+}
+
+/* ---- all rows ---- */
+
 INLINE void many(const int layout, const uint8_t *tile, uint32_t k, const aq_rows_in *in,
                  uint32_t n, float (*y)[AQ_LANES_MAX])
 {
+    const bool of_256 = layout == AQ_L_Q4_K || layout == AQ_L_Q5_K || layout == AQ_L_Q6_K;
     weights w;
     for (uint32_t b = 0; b * BLOCK < k; b++) {
         const uint32_t n_sub = AQ_MIN((k - b * BLOCK) / 32, SUBS);
         unpack(layout, tile, b, n_sub, &w);
         for (uint32_t r = 0; r < n; r += 4) {
             const int8_t *q = in->q + r * in->wide + (size_t)b * BLOCK;
-            const aq_row_in *row[4];
-            EACH (i, 4)
-                row[i] = &in->row[AQ_MIN(r + (uint32_t)i, n - 1)];
             const int8_t *next = r + 4 < n ? q + 4 * in->wide : q;
             __m256 acc[4];
-            EACH (i, 4)
+            __m256i all[4];
+            EACH (i, 4) {
                 acc[i] = b ? _mm256_loadu_ps(y[r + (uint32_t)i]) : _mm256_setzero_ps();
+                all[i] = _mm256_setzero_si256();
+            }
             for (uint32_t j = 0; j < n_sub; j++) {
                 const size_t block = b * SUBS + j;
-                __m256i sum[4];
                 _mm_prefetch((const char *)next + j / 2 * in->wide + j % 2 * 128, _MM_HINT_T0);
                 _mm_prefetch((const char *)next + j / 2 * in->wide + j % 2 * 128 + 64, _MM_HINT_T0);
-                dot_32(layout, &w, q + 32 * j, in->wide, j, block, row, sum);
-                float_step(layout, &w, j, in->d[block] + r, in->s[block] + r, sum, acc);
+                if (of_256) {
+                    add_sub(layout, &w, q + 32 * j, in->wide, j, all);
+                    continue;
+                }
+                dot_32(layout, &w, q + 32 * j, in->wide, j, block, in->row + r, all);
+                float_step(layout, &w, j, in->d[block] + r, in->s[block] + r, all, acc);
             }
+            if (of_256)
+                float_step_256(layout, &w, b, in->row + r, in->d[b] + r, all, acc);
             EACH (i, 4)
                 _mm256_storeu_ps(y[r + (uint32_t)i], acc[i]);
         }

@@ -18,18 +18,19 @@ static inline __attribute__((always_inline)) __m256 aq_avx2_half_e8m0(const uint
     return _mm256_castsi256_ps(_mm256_blendv_epi8(small, big, _mm256_cmpgt_epi32(v, one)));
 }
 
-/* Scale of sub-block j of a tile of IQ4_XS: 4 low bits and 2 high ones, less 32. */
-static inline __attribute__((always_inline)) __m256 aq_avx2_iq4_xs_scale(const uint8_t *tile,
-                                                                         uint32_t j)
+/* Scale of sub-block j of a tile of IQ4_XS, in both halves of a lane: 4 low bits and 2 high ones, less
+ * 32. */
+static inline __attribute__((always_inline)) __m256i aq_avx2_iq4_xs_scale(const uint8_t *tile,
+                                                                          uint32_t j)
 {
-    __m256i low = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(tile + 32 + j / 2 * 8))),
-            high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(tile + 16)));
-    low = _mm256_and_si256(_mm256_srlv_epi32(low, _mm256_set1_epi32((int)(j % 2 * 4))),
-                           _mm256_set1_epi32(15));
-    high = _mm256_and_si256(_mm256_srlv_epi32(high, _mm256_set1_epi32((int)(2 * j))),
-                            _mm256_set1_epi32(3));
-    low = _mm256_or_si256(low, _mm256_slli_epi32(high, 4));
-    return _mm256_cvtepi32_ps(_mm256_sub_epi32(low, _mm256_set1_epi32(32)));
+    __m128i low = _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)(tile + 32 + j / 2 * 8))),
+            high = _mm_loadu_si128((const void *)(tile + 16));
+    low =
+        _mm_and_si128(_mm_srl_epi16(low, _mm_cvtsi32_si128((int)(j % 2 * 4))), _mm_set1_epi16(15));
+    high = _mm_and_si128(_mm_srl_epi16(high, _mm_cvtsi32_si128((int)(2 * j))), _mm_set1_epi16(3));
+    low = _mm_sub_epi16(_mm_or_si128(low, _mm_slli_epi16(high, 4)), _mm_set1_epi16(32));
+    __m256i v = _mm256_cvtepu16_epi32(low);
+    return _mm256_or_si256(v, _mm256_slli_epi32(v, 16));
 }
 #endif
 
@@ -52,6 +53,7 @@ void aq_avx2_many_q6_k(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint
 void aq_avx2_many_mxfp4(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
                         float (*y)[AQ_LANES_MAX]);
 void aq_avx2_quant(const float *x, uint32_t k, const aq_row_q *o);
+void aq_avx2_quant_256(const float *x, uint32_t k, const aq_row_q *o);
 void aq_avx2_norm(const float *x, const float *w, uint32_t dim, float eps, float *y);
 void aq_avx2_swiglu(const float *gate, const float *up, size_t n, float *y);
 void aq_avx2_to_f16(const float *x, size_t n, uint16_t *y);

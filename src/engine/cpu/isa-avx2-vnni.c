@@ -22,6 +22,7 @@ const aq_isa aq_isa_avx2_vnni = {
              [AQ_L_IQ4_XS] = tile_iq4_xs,
              [AQ_L_MXFP4] = tile_mxfp4},
     .quant = aq_avx2_quant,
+    .quant_256 = aq_avx2_quant_256,
     .norm = aq_avx2_norm,
     .swiglu = aq_avx2_swiglu,
     .to_f16 = aq_avx2_to_f16,

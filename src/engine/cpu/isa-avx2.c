@@ -216,13 +216,12 @@ TILE_FN(tile_q4_1)
 
 /* ---- 4 bits that stand for a value of a table ---- */
 
-/* Sums of 32 columns: magnitudes × inputs that take the weights' signs. */
-INLINE void values_32(const uint8_t *quads, __m256i table, const aq_row_in *row, size_t at,
-                      const int n, __m256i *sum)
+/* sum += `by`, in both halves of a lane, × sums of 32 columns: magnitudes × inputs that take the weights'
+ * signs. */
+INLINE void values_32(const uint8_t *quads, __m256i table, __m256i by, const aq_row_in *row,
+                      size_t at, const int n, __m256i *sum)
 {
-    const __m256i one = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15);
-    EACH (i, n)
-        sum[i] = _mm256_setzero_si256();
+    const __m256i low = _mm256_set1_epi8(15);
     EACH (j, 4) {
         __m256i w = load(quads + 32 * j), v[2], mag[2];
         v[0] = _mm256_shuffle_epi8(table, _mm256_and_si256(w, low));
@@ -233,7 +232,7 @@ INLINE void values_32(const uint8_t *quads, __m256i table, const aq_row_in *row,
             EACH (h, 2) {
                 __m256i q = quad(row[i].q + at + 4 * j + 16 * h);
                 __m256i p = _mm256_maddubs_epi16(mag[h], _mm256_sign_epi8(q, v[h]));
-                sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(p, one));
+                sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(p, by));
             }
     }
 }
@@ -246,14 +245,16 @@ INLINE __m256i table_of(const int8_t *value)
 INLINE void tile_iq4_nl_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
                           float (*y)[AQ_LANES_MAX])
 {
-    const __m256i table = table_of(aq_iq4_value);
+    const __m256i table = table_of(aq_iq4_value), one = _mm256_set1_epi16(1);
     __m256 acc[4];
     EACH (i, n)
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 32; b++, tile += 18 * LANES) {
         __m256i sum[4];
         fetch(tile, 18 * LANES, n);
-        values_32(tile + 2 * LANES, table, row, 32 * (size_t)b, n, sum);
+        EACH (i, n)
+            sum[i] = _mm256_setzero_si256();
+        values_32(tile + 2 * LANES, table, one, row, 32 * (size_t)b, n, sum);
         __m256 d = load_f16(tile);
         EACH (i, n)
             acc[i] = add_block(acc[i], sum[i], d, row[i].d[b]);
@@ -263,41 +264,20 @@ INLINE void tile_iq4_nl_n(const uint8_t *tile, uint32_t k, const aq_row_in *row,
 }
 TILE_FN(tile_iq4_nl)
 
-INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
-                          float (*y)[AQ_LANES_MAX])
-{
-    const __m256i table = table_of(aq_iq4_value);
-    __m256 acc[4];
-    EACH (i, n)
-        acc[i] = _mm256_setzero_ps();
-    for (uint32_t b = 0; b < k / 256; b++, tile += 136 * LANES) {
-        const __m256 d = load_f16(tile);
-        for (uint32_t j = 0; j < 8; j++) {
-            __m256i sum[4];
-            fetch(tile + 136 * j, 17 * LANES, n);
-            values_32(tile + 64 + 128 * j, table, row, 256 * (size_t)b + 32 * j, n, sum);
-            const __m256 ds = _mm256_mul_ps(d, aq_avx2_iq4_xs_scale(tile, j));
-            EACH (i, n)
-                acc[i] = add_block(acc[i], sum[i], ds, row[i].d[8 * b + j]);
-        }
-    }
-    EACH (i, n)
-        _mm256_storeu_ps(y[i], acc[i]);
-}
-TILE_FN(tile_iq4_xs)
-
 INLINE void tile_mxfp4_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
                          float (*y)[AQ_LANES_MAX])
 {
     static const int8_t value[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    const __m256i table = table_of(value);
+    const __m256i table = table_of(value), one = _mm256_set1_epi16(1);
     __m256 acc[4];
     EACH (i, n)
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 32; b++, tile += 17 * LANES) {
         __m256i sum[4];
         fetch(tile, 17 * LANES, n);
-        values_32(tile + LANES, table, row, 32 * (size_t)b, n, sum);
+        EACH (i, n)
+            sum[i] = _mm256_setzero_si256();
+        values_32(tile + LANES, table, one, row, 32 * (size_t)b, n, sum);
         __m256 d = aq_avx2_half_e8m0(tile);
         EACH (i, n)
             acc[i] = add_block(acc[i], sum[i], d, row[i].d[b]);
@@ -316,42 +296,73 @@ INLINE uint64_t word(const uint8_t *p)
     return v;
 }
 
-INLINE __m256 bytes_to_ps(uint64_t v)
+/* A byte of a and one of b per weight row to the halves of its lane. */
+INLINE __m256i pairs(uint64_t a, uint64_t b)
 {
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)v)));
+    return _mm256_cvtepu8_epi16(
+        _mm_unpacklo_epi8(_mm_cvtsi64_si128((int64_t)a), _mm_cvtsi64_si128((int64_t)b)));
+}
+
+INLINE __m256i pairs_signed(const uint8_t *a, const uint8_t *b)
+{
+    return _mm256_cvtepi8_epi16(
+        _mm_unpacklo_epi8(_mm_loadl_epi64((const void *)a), _mm_loadl_epi64((const void *)b)));
+}
+
+INLINE __m256i pair_of_sums(const int16_t *sum) /* two sums to all lanes */
+{
+    return quad((const int8_t *)sum);
+}
+
+/* acc += sum × (dw × da), once per 256 columns. */
+INLINE __m256 add_256(__m256 acc, __m256i sum, __m256 dw, float da)
+{
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(dw, _mm256_set1_ps(da)), acc);
+}
+
+/* Scales of sub-blocks 2 g and 2 g + 1, 8 rows in a word, from the 12 bytes of each. */
+INLINE void k_scales(const uint8_t *s, uint32_t g, uint64_t *ret)
+{
+    const uint64_t six = 0x3f3f3f3f3f3f3f3full, four = 0x0f0f0f0f0f0f0f0full,
+                   two = 0x3030303030303030ull;
+    EACH (h, 2) {
+        uint32_t j = 2 * g + (uint32_t)h;
+        ret[h] = g < 2 ? word(s + 8 * j) & six
+                       : (word(s + 8 * (j + 4)) & four) | (word(s + 8 * (j - 4)) >> 2 & two);
+    }
+}
+
+INLINE void k_mins(const uint8_t *s, uint32_t g, uint64_t *ret)
+{
+    const uint64_t six = 0x3f3f3f3f3f3f3f3full, four = 0x0f0f0f0f0f0f0f0full,
+                   two = 0x3030303030303030ull;
+    EACH (h, 2) {
+        uint32_t j = 2 * g + (uint32_t)h;
+        ret[h] = g < 2 ? word(s + 8 * (j + 4)) & six
+                       : (word(s + 8 * (j + 4)) >> 4 & four) | (word(s + 8 * j) >> 2 & two);
+    }
 }
 
 /* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
 INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row,
                      const int n, float (*y)[AQ_LANES_MAX])
 {
-    const uint64_t six = 0x3f3f3f3f3f3f3f3full, four = 0x0f0f0f0f0f0f0f0full,
-                   two = 0x3030303030303030ull;
-    const __m256i one = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15),
-                  bit4 = _mm256_set1_epi8(16);
+    const __m256i low = _mm256_set1_epi8(15), bit4 = _mm256_set1_epi8(16);
     const uint32_t nibbles = five ? 384 : 128;
     __m256 acc[4];
     EACH (i, n)
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 256; b++, tile += nibbles + 1024) {
-        const __m256 d = load_f16(tile), dmin = load_f16(tile + 16);
-        const uint8_t *s = tile + 32;
+        __m256i all[4];
+        EACH (i, n)
+            all[i] = _mm256_setzero_si256();
         for (uint32_t g = 0; g < 4; g++) {
             fetch(tile + (five ? 352 : 288) * g, five ? 352 : 288, n);
-            /* scale and min of sub-blocks 2g and 2g + 1, 8 rows in a word */
-            uint64_t sc[2], mn[2];
-            EACH (h, 2) {
-                uint32_t j = 2 * g + h;
-                if (g < 2) {
-                    sc[h] = word(s + 8 * j) & six;
-                    mn[h] = word(s + 8 * (j + 4)) & six;
-                } else {
-                    sc[h] = (word(s + 8 * (j + 4)) & four) | (word(s + 8 * (j - 4)) >> 2 & two);
-                    mn[h] = (word(s + 8 * (j + 4)) >> 4 & four) | (word(s + 8 * j) >> 2 & two);
-                }
-            }
+            uint64_t sc[2];
+            k_scales(tile + 32, g, sc);
+            const __m256i by[2] = {pairs(sc[0], sc[0]), pairs(sc[1], sc[1])};
             const __m128i sh = _mm_cvtsi32_si128((int)(2 * g));
-            __m256i sum[2][4], half[2][4]; /* half: five bits fill 16 after 4 quads */
+            __m256i sum[2][4];
             EACH (i, n)
                 sum[0][i] = sum[1][i] = _mm256_setzero_si256();
             EACH (j, 8) {
@@ -364,32 +375,37 @@ INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_
                                          sh); /* this group's are bits 0 and 1 of each byte */
                     lo = _mm256_or_si256(lo, _mm256_and_si256(_mm256_slli_epi16(h, 4), bit4));
                     hi = _mm256_or_si256(hi, _mm256_and_si256(_mm256_slli_epi16(h, 3), bit4));
-                    if (j == 4)
-                        EACH (i, n)
-                            EACH (t, 2) {
-                                half[t][i] = _mm256_madd_epi16(sum[t][i], one);
-                                sum[t][i] = _mm256_setzero_si256();
-                            }
                 }
                 EACH (i, n) {
                     const int8_t *q = row[i].q + 256 * b + 64 * g + 4 * j;
                     sum[0][i] = _mm256_add_epi16(sum[0][i], _mm256_maddubs_epi16(lo, quad(q)));
                     sum[1][i] = _mm256_add_epi16(sum[1][i], _mm256_maddubs_epi16(hi, quad(q + 32)));
                 }
-            }
-            EACH (h, 2) {
-                __m256 ds = _mm256_mul_ps(d, bytes_to_ps(sc[h])),
-                       dm = _mm256_mul_ps(dmin, bytes_to_ps(mn[h]));
-                EACH (i, n) {
-                    uint32_t at = 8 * b + 2 * g + (uint32_t)h;
-                    __m256i all = _mm256_madd_epi16(sum[h][i], one);
-                    if (five)
-                        all = _mm256_add_epi32(all, half[h][i]);
-                    acc[i] = add_block(acc[i], all, ds, row[i].d[at]);
-                    acc[i] = _mm256_fnmadd_ps(dm, _mm256_set1_ps(row[i].s[at]), acc[i]);
-                }
+                if (j == 7 || (five && j == 3)) /* five bits fill 16 after 4 quads */
+                    EACH (i, n)
+                        EACH (h, 2) {
+                            all[i] = _mm256_add_epi32(all[i], _mm256_madd_epi16(sum[h][i], by[h]));
+                            sum[h][i] = _mm256_setzero_si256();
+                        }
             }
         }
+        const __m256 d = load_f16(tile), dmin = load_f16(tile + 16);
+        EACH (i, n) {
+            acc[i] = add_256(acc[i], all[i], d, row[i].d[b]);
+            all[i] = _mm256_setzero_si256();
+        }
+        EACH (g, 4) {
+            uint64_t mn[2];
+            k_mins(tile + 32, (uint32_t)g, mn);
+            const __m256i by = pairs(mn[0], mn[1]);
+            EACH (i, n) {
+                __m256i s = pair_of_sums(row[i].sum32 + 8 * b + 2 * g);
+                all[i] = _mm256_add_epi32(all[i], _mm256_madd_epi16(by, s));
+            }
+        }
+        EACH (i, n)
+            acc[i] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(all[i]),
+                                      _mm256_mul_ps(dmin, _mm256_set1_ps(row[i].d[b])), acc[i]);
     }
     EACH (i, n)
         _mm256_storeu_ps(y[i], acc[i]);
@@ -409,8 +425,7 @@ INLINE void tile_q5_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
 }
 TILE_FN(tile_q5_k)
 
-/* Σ scale × (w - 32) × q over 16 columns is scale × Σ w q, less 2 × scale × (16 Σ q): both fit
- * multiplications of 16-bit pairs. */
+/* Σ scale × (w - 32) × q is Σ scale × w q, less 32 × Σ scale × Σ q. */
 INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
                         float (*y)[AQ_LANES_MAX])
 {
@@ -419,7 +434,10 @@ INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
     EACH (i, n)
         acc[i] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < k / 256; b++, tile += 210 * LANES) {
-        const __m256 d = load_f16(tile);
+        const uint8_t *scales = tile + 16;
+        __m256i all[4], off[4];
+        EACH (i, n)
+            all[i] = off[i] = _mm256_setzero_si256();
         for (uint32_t j = 0; j < 8; j++) {
             const uint8_t *lo = tile + 144 + j / 4 * 512 + j % 2 * 256,
                           *hi = tile + 1168 + j / 4 * 256;
@@ -427,19 +445,15 @@ INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
             const int up = 4 - 2 * (int)(j % 4); /* brings this part's 2 bits to bits 4 and 5 */
             const __m128i sh_up = _mm_cvtsi32_si128(AQ_MAX(up, 0)),
                           sh_down = _mm_cvtsi32_si128(AQ_MAX(-up, 0));
-            __m256i sum[4];
             fetch(tile + 210 * j, 210, n);
-            EACH (i, n)
-                sum[i] = _mm256_setzero_si256();
+            const __m256i both = pairs_signed(scales + 16 * j, scales + 16 * j + 8);
+            EACH (i, n) {
+                __m256i s = pair_of_sums(row[i].sum16 + 16 * b + 2 * j);
+                off[i] = _mm256_add_epi32(off[i], _mm256_madd_epi16(both, s));
+            }
             EACH (half, 2) {
-                __m256i sc = _mm256_cvtepi8_epi32(
-                    _mm_loadl_epi64((const void *)(tile + 16 + (2 * j + (uint32_t)half) * LANES)));
-                sc = _mm256_blend_epi16(sc, _mm256_slli_epi32(sc, 16),
-                                        0xaa); /* the scale in both halves of a lane */
-                EACH (i, n) {
-                    __m256i off = _mm256_set1_epi16(row[i].s16[16 * b + 2 * j + (uint32_t)half]);
-                    sum[i] = _mm256_sub_epi32(sum[i], _mm256_madd_epi16(sc, off));
-                }
+                const uint8_t *sc = scales + 16 * j + 8 * (uint32_t)half;
+                const __m256i by = pairs_signed(sc, sc);
                 EACH (two, 2) {
                     __m256i w[2];
                     EACH (t, 2) {
@@ -455,58 +469,118 @@ INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, c
                             row[i].q + 256 * b + 32 * j + 16 * (uint32_t)half + 8 * (uint32_t)two;
                         __m256i p = _mm256_add_epi16(_mm256_maddubs_epi16(w[0], quad(q)),
                                                      _mm256_maddubs_epi16(w[1], quad(q + 4)));
-                        sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(p, sc));
+                        all[i] = _mm256_add_epi32(all[i], _mm256_madd_epi16(p, by));
                     }
                 }
             }
-            EACH (i, n)
-                acc[i] = add_block(acc[i], sum[i], d, row[i].d[8 * b + j]);
         }
+        const __m256 d = load_f16(tile);
+        EACH (i, n)
+            acc[i] = add_256(acc[i], _mm256_sub_epi32(all[i], _mm256_slli_epi32(off[i], 5)), d,
+                             row[i].d[b]);
     }
     EACH (i, n)
         _mm256_storeu_ps(y[i], acc[i]);
 }
 TILE_FN(tile_q6_k)
 
+INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                          float (*y)[AQ_LANES_MAX])
+{
+    const __m256i table = table_of(aq_iq4_value);
+    __m256 acc[4];
+    EACH (i, n)
+        acc[i] = _mm256_setzero_ps();
+    for (uint32_t b = 0; b < k / 256; b++, tile += 136 * LANES) {
+        __m256i sum[4];
+        EACH (i, n)
+            sum[i] = _mm256_setzero_si256();
+        for (uint32_t j = 0; j < 8; j++) {
+            fetch(tile + 136 * j, 17 * LANES, n);
+            values_32(tile + 64 + 128 * j, table, aq_avx2_iq4_xs_scale(tile, j), row,
+                      256 * (size_t)b + 32 * j, n, sum);
+        }
+        const __m256 d = load_f16(tile);
+        EACH (i, n)
+            acc[i] = add_256(acc[i], sum[i], d, row[i].d[b]);
+    }
+    EACH (i, n)
+        _mm256_storeu_ps(y[i], acc[i]);
+}
+TILE_FN(tile_iq4_xs)
+
 /* ---- rows ---- */
+
+INLINE __m256i most_bits(__m256i m, __m256 v) /* as bits: see the path "c" */
+{
+    return _mm256_max_epi32(
+        m, _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff)));
+}
+
+/* d of a block whose magnitudes' bits are m, and what values are multiplied by. */
+INLINE float block_scale(__m256i m, float *ret_inv)
+{
+    __m128i m4 = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+    m4 = _mm_max_epi32(m4, _mm_shuffle_epi32(m4, 0x4e));
+    m4 = _mm_max_epi32(m4, _mm_shuffle_epi32(m4, 0xb1));
+    float max = _mm_cvtss_f32(_mm_castsi128_ps(m4));
+    *ret_inv = max >= 0x1p-100f ? 127 / max : 0;
+    return max / 127;
+}
+
+/* 32 values; returns their sums: 16 in each half. */
+INLINE __m256i round_32(const float *x, float inv, int8_t *q)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7),
+                  lowest = _mm256_set1_epi8(-127);
+    __m256i n[4];
+    EACH (i, 4)
+        n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(inv)));
+    __m256i bytes =
+        _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
+    bytes = _mm256_max_epi8(_mm256_permutevar8x32_epi32(bytes, order),
+                            lowest); /* NaN became the lowest: keep |q| <= 127 */
+    _mm256_storeu_si256((void *)q, bytes);
+    __m256i sums =
+        _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
+    sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0x4e));
+    return _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0xb1));
+}
 
 void aq_avx2_quant(const float *x, uint32_t k, const aq_row_q *o)
 {
-    const __m256i abs = _mm256_set1_epi32(0x7fffffff),
-                  order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256i lowest = _mm256_set1_epi8(-127);
     for (uint32_t b = 0; b < k / 32; b++, x += 32) {
-        __m256 v[4];
         __m256i m = _mm256_setzero_si256();
-        EACH (i, 4) {
-            v[i] = _mm256_loadu_ps(x + 8 * i);
-            m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(v[i]),
-                                                     abs)); /* as bits: see the path "c" */
-        }
-        __m128i m4 = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
-        m4 = _mm_max_epi32(m4, _mm_shuffle_epi32(m4, 0x4e));
-        m4 = _mm_max_epi32(m4, _mm_shuffle_epi32(m4, 0xb1));
-        float max = _mm_cvtss_f32(_mm_castsi128_ps(m4)), inv = max >= 0x1p-100f ? 127 / max : 0;
-        __m256i n[4];
         EACH (i, 4)
-            n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inv)));
-        __m256i bytes =
-            _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
-        bytes = _mm256_max_epi8(_mm256_permutevar8x32_epi32(bytes, order),
-                                lowest); /* NaN became the lowest: keep |q| <= 127 */
-        _mm256_storeu_si256((void *)(o->q + 32 * b), bytes);
-        __m256i sums = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes),
-                                         _mm256_set1_epi16(1));
-        sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0x4e));
-        sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0xb1));
-        int32_t s0 = _mm256_extract_epi32(sums, 0), s1 = _mm256_extract_epi32(sums, 4);
-        o->d[b] = max / 127;
-        o->s[b] = o->d[b] * (float)(s0 + s1);
-        o->s16[2 * b] = (int16_t)(16 * s0);
-        o->s16[2 * b + 1] = (int16_t)(16 * s1);
-        o->n16[2 * b] = -32 * s0;
-        o->n16[2 * b + 1] = -32 * s1;
-        o->n32[b] = -128 * (s0 + s1);
+            m = most_bits(m, _mm256_loadu_ps(x + 8 * i));
+        float inv;
+        o->d[b] = block_scale(m, &inv);
+        __m256i sums = round_32(x, inv, o->q + 32 * b);
+        int32_t sum = _mm256_extract_epi32(sums, 0) + _mm256_extract_epi32(sums, 4);
+        o->s[b] = o->d[b] * (float)sum;
+        o->n32[b] = -128 * sum;
+    }
+}
+
+void aq_avx2_quant_256(const float *x, uint32_t k, const aq_row_q *o)
+{
+    for (uint32_t b = 0; b < k / 256; b++, x += 256) {
+        __m256i m[4];
+        EACH (j, 4)
+            m[j] = _mm256_setzero_si256();
+        for (uint32_t c = 0; c < 256; c += 32)
+            EACH (j, 4)
+                m[j] = most_bits(m[j], _mm256_loadu_ps(x + c + 8 * j));
+        m[0] = _mm256_max_epi32(_mm256_max_epi32(m[0], m[1]), _mm256_max_epi32(m[2], m[3]));
+        float inv;
+        o->d[b] = block_scale(m[0], &inv);
+        for (uint32_t j = 8 * b; j < 8 * b + 8; j++) {
+            __m256i sums = round_32(x + 32 * (j % 8), inv, o->q + 32 * (size_t)j);
+            int32_t s0 = _mm256_extract_epi32(sums, 0), s1 = _mm256_extract_epi32(sums, 4);
+            o->sum16[2 * j] = (int16_t)s0;
+            o->sum16[2 * j + 1] = (int16_t)s1;
+            o->sum32[j] = (int16_t)(s0 + s1);
+        }
     }
 }
 
@@ -800,6 +874,7 @@ const aq_isa aq_isa_avx2 = {
              [AQ_L_Q6_K] = aq_avx2_many_q6_k,
              [AQ_L_MXFP4] = aq_avx2_many_mxfp4},
     .quant = aq_avx2_quant,
+    .quant_256 = aq_avx2_quant_256,
     .norm = aq_avx2_norm,
     .swiglu = aq_avx2_swiglu,
     .to_f16 = aq_avx2_to_f16,

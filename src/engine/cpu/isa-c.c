@@ -150,6 +150,21 @@ static void k4_scale(const uint8_t *s, uint32_t lanes, uint32_t j, uint8_t *ret_
     }
 }
 
+/* Sums of a block of 256 columns, and the float step that ends it. */
+typedef int32_t sums[AQ_TILE_ROWS][AQ_LANES_MAX]; /* [input row][weight row] */
+
+static void add_block(const uint32_t lanes, const uint8_t *d_of, uint32_t b, const aq_row_in *row,
+                      uint32_t n, const sums sum, bool minus, float (*y)[AQ_LANES_MAX])
+{
+    for (uint32_t r = 0; r < lanes; r++) {
+        float d = f16(d_of + 2 * r);
+        for (uint32_t i = 0; i < n; i++) {
+            float add = (float)sum[i][r] * (d * row[i].d[b]);
+            y[i][r] += minus ? -add : add;
+        }
+    }
+}
+
 /* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
 static inline void tile_k(const bool five, const uint32_t lanes, const uint8_t *tile, uint32_t k,
                           const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
@@ -157,23 +172,25 @@ static inline void tile_k(const bool five, const uint32_t lanes, const uint8_t *
     const uint32_t nibbles = (five ? 48 : 16) * lanes;
     block w, high;
     memset(y, 0, n * sizeof *y);
-    for (uint32_t b = 0; b < k / 32; b++) { /* block b is sub-block j of its 256 columns */
-        uint32_t j = b % 8;
-        spread(lanes, tile + nibbles + j / 2 * 32 * lanes, 8, j % 2 * 4, 15, 0, w);
-        if (five)
-            spread(lanes, tile + 16 * lanes, 8, j, 1, 0, high);
-        for (uint32_t r = 0; r < lanes; r++) {
-            uint8_t scale, min;
-            k4_scale(tile + 4 * lanes + r, lanes, j, &scale, &min);
-            float d = f16(tile + 2 * r) * scale, m = f16(tile + 2 * lanes + 2 * r) * min;
-            for (uint32_t c = 0; five && c < 32; c++)
-                w[r][c] = (int8_t)(w[r][c] | high[r][c] << 4);
-            for (uint32_t i = 0; i < n; i++) {
-                y[i][r] += (float)dot32(w[r], row[i].q + 32 * b) * (d * row[i].d[b]);
-                y[i][r] -= m * row[i].s[b];
+    for (uint32_t b = 0; b < k / 256; b++, tile += nibbles + 128 * lanes) {
+        sums sum = {{0}}, mins = {{0}};
+        for (uint32_t j = 0; j < 8; j++) {
+            spread(lanes, tile + nibbles + j / 2 * 32 * lanes, 8, j % 2 * 4, 15, 0, w);
+            if (five)
+                spread(lanes, tile + 16 * lanes, 8, j, 1, 0, high);
+            for (uint32_t r = 0; r < lanes; r++) {
+                uint8_t scale, min;
+                k4_scale(tile + 4 * lanes + r, lanes, j, &scale, &min);
+                for (uint32_t c = 0; five && c < 32; c++)
+                    w[r][c] = (int8_t)(w[r][c] | high[r][c] << 4);
+                for (uint32_t i = 0; i < n; i++) {
+                    sum[i][r] += scale * dot32(w[r], row[i].q + 256 * b + 32 * j);
+                    mins[i][r] += min * row[i].sum32[8 * b + j];
+                }
             }
         }
-        tile += j == 7 ? nibbles + 128 * lanes : 0;
+        add_block(lanes, tile, b, row, n, sum, false, y);
+        add_block(lanes, tile + 2 * lanes, b, row, n, mins, true, y);
     }
 }
 
@@ -196,23 +213,25 @@ static inline void tile_q6_k(const uint32_t lanes, const uint8_t *tile, uint32_t
 {
     block w, high;
     memset(y, 0, n * sizeof *y);
-    for (uint32_t b = 0; b < k / 32; b++) {
-        uint32_t j = b % 8, part = j % 4;
-        spread(lanes, tile + 18 * lanes + j / 4 * 64 * lanes + part % 2 * 32 * lanes, 8,
-               part / 2 * 4, 15, 0, w);
-        spread(lanes, tile + 146 * lanes + j / 4 * 32 * lanes, 8, 2 * part, 3, 0, high);
-        for (uint32_t r = 0; r < lanes; r++) {
-            float d = f16(tile + 2 * r);
-            const int8_t *scale = (const int8_t *)tile + 2 * lanes + 2 * j * lanes + r;
-            for (uint32_t c = 0; c < 32; c++)
-                w[r][c] = (int8_t)((w[r][c] | high[r][c] << 4) - 32);
-            for (uint32_t i = 0; i < n; i++) {
-                const int8_t *q = row[i].q + 32 * b;
-                int32_t sum = scale[0] * dot16(w[r], q) + scale[lanes] * dot16(w[r] + 16, q + 16);
-                y[i][r] += (float)sum * (d * row[i].d[b]);
+    for (uint32_t b = 0; b < k / 256; b++, tile += 210 * lanes) {
+        sums sum = {{0}};
+        for (uint32_t j = 0; j < 8; j++) {
+            uint32_t part = j % 4;
+            spread(lanes, tile + 18 * lanes + j / 4 * 64 * lanes + part % 2 * 32 * lanes, 8,
+                   part / 2 * 4, 15, 0, w);
+            spread(lanes, tile + 146 * lanes + j / 4 * 32 * lanes, 8, 2 * part, 3, 0, high);
+            for (uint32_t r = 0; r < lanes; r++) {
+                const int8_t *scale = (const int8_t *)tile + 2 * lanes + 2 * j * lanes + r;
+                for (uint32_t c = 0; c < 32; c++)
+                    w[r][c] = (int8_t)((w[r][c] | high[r][c] << 4) - 32);
+                for (uint32_t i = 0; i < n; i++) {
+                    const int8_t *q = row[i].q + 256 * b + 32 * j;
+                    sum[i][r] +=
+                        scale[0] * dot16(w[r], q) + scale[lanes] * dot16(w[r] + 16, q + 16);
+                }
             }
         }
-        tile += j == 7 ? 210 * lanes : 0;
+        add_block(lanes, tile, b, row, n, sum, false, y);
     }
 }
 LANES_FN_MANY(tile_q6_k)
@@ -262,19 +281,18 @@ static inline void tile_iq4_xs(const uint32_t lanes, const uint8_t *tile, uint32
                                const aq_row_in *row, uint32_t n, float (*y)[AQ_LANES_MAX])
 {
     memset(y, 0, n * sizeof *y);
-    for (uint32_t b = 0; b < k / 32; b++) {
-        uint32_t j = b % 8;
-        for (uint32_t r = 0; r < lanes; r++) {
-            uint32_t high = aq_le16(tile + 2 * lanes + 2 * r),
-                     low = tile[4 * lanes + j / 2 * lanes + r] >> j % 2 * 4 & 15;
-            int32_t scale = (int32_t)(low | (high >> 2 * j & 3) << 4) - 32;
-            for (uint32_t i = 0; i < n; i++) {
-                int32_t sum = nibbles_dot(lanes, tile + 8 * lanes + 16 * j * lanes, aq_iq4_value, r,
-                                          row[i].q + 32 * b);
-                y[i][r] += (float)sum * (f16(tile + 2 * r) * (float)scale * row[i].d[b]);
+    for (uint32_t b = 0; b < k / 256; b++, tile += 136 * lanes) {
+        sums sum = {{0}};
+        for (uint32_t j = 0; j < 8; j++)
+            for (uint32_t r = 0; r < lanes; r++) {
+                uint32_t high = aq_le16(tile + 2 * lanes + 2 * r),
+                         low = tile[4 * lanes + j / 2 * lanes + r] >> j % 2 * 4 & 15;
+                int32_t scale = (int32_t)(low | (high >> 2 * j & 3) << 4) - 32;
+                for (uint32_t i = 0; i < n; i++)
+                    sum[i][r] += scale * nibbles_dot(lanes, tile + 8 * lanes + 16 * j * lanes,
+                                                     aq_iq4_value, r, row[i].q + 256 * b + 32 * j);
             }
-        }
-        tile += j == 7 ? 136 * lanes : 0;
+        add_block(lanes, tile, b, row, n, sum, false, y);
     }
 }
 LANES_FN_MANY(tile_iq4_xs)
@@ -298,35 +316,55 @@ static inline void tile_mxfp4(const uint32_t lanes, const uint8_t *tile, uint32_
 }
 LANES_FN_MANY(tile_mxfp4)
 
-/* The largest magnitude is found among the bit patterns, where infinity and NaN are larger than
- * every number: they end up in d and so in the result, instead of being rounded away. */
+/* d of a block, and what values are multiplied by. The largest magnitude is found among the bit patterns,
+ * where infinity and NaN are larger than every number: they end up in d and so in the result, instead
+ * of being rounded away. */
+static float block_scale(const float *x, uint32_t n, float *ret_inv)
+{
+    uint32_t bits = 0;
+    for (uint32_t c = 0; c < n; c++) {
+        uint32_t v;
+        memcpy(&v, &x[c], 4);
+        bits = AQ_MAX(bits, v & 0x7fffffff);
+    }
+    float max;
+    memcpy(&max, &bits, 4);
+    *ret_inv = max >= 0x1p-100f ? 127 / max : 0; /* less would overflow 127 / max, and is nothing */
+    return max / 127;
+}
+
+/* n values; returns their sum. */
+static int32_t round_values(const float *x, uint32_t n, float inv, int8_t *q)
+{
+    int32_t sum = 0;
+    for (uint32_t c = 0; c < n; c++) {
+        float v = rintf(x[c] * inv);
+        q[c] = (int8_t)(v > 127 ? 127 : v >= -127 ? v : -127);
+        sum += q[c];
+    }
+    return sum;
+}
+
 static void quant(const float *x, uint32_t k, const aq_row_q *o)
 {
     for (uint32_t b = 0; b < k / 32; b++, x += 32) {
-        uint32_t bits = 0;
-        for (uint32_t c = 0; c < 32; c++) {
-            uint32_t v;
-            memcpy(&v, &x[c], 4);
-            bits = AQ_MAX(bits, v & 0x7fffffff);
-        }
-        float max;
-        memcpy(&max, &bits, 4);
-        float inv =
-            max >= 0x1p-100f ? 127 / max : 0; /* less would overflow 127 / max, and is nothing */
-        int32_t sum[2] = {0};
-        for (uint32_t c = 0; c < 32; c++) {
-            float v = rintf(x[c] * inv);
-            int8_t q = (int8_t)(v > 127 ? 127 : v >= -127 ? v : -127);
-            o->q[32 * b + c] = q;
-            sum[c / 16] += q;
-        }
-        o->d[b] = max / 127;
-        o->s[b] = o->d[b] * (float)(sum[0] + sum[1]);
-        for (uint32_t h = 0; h < 2; h++) {
-            o->s16[2 * b + h] = (int16_t)(16 * sum[h]);
-            o->n16[2 * b + h] = -32 * sum[h];
-        }
-        o->n32[b] = -128 * (sum[0] + sum[1]);
+        float inv;
+        o->d[b] = block_scale(x, 32, &inv);
+        int32_t sum = round_values(x, 32, inv, o->q + 32 * b);
+        o->s[b] = o->d[b] * (float)sum;
+        o->n32[b] = -128 * sum;
+    }
+}
+
+static void quant_256(const float *x, uint32_t k, const aq_row_q *o)
+{
+    for (uint32_t b = 0; b < k / 256; b++) {
+        float inv;
+        o->d[b] = block_scale(x + 256 * (size_t)b, 256, &inv);
+        for (uint32_t i = 16 * b; i < 16 * b + 16; i++)
+            o->sum16[i] = (int16_t)round_values(x + 16 * (size_t)i, 16, inv, o->q + 16 * (size_t)i);
+        for (uint32_t i = 8 * b; i < 8 * b + 8; i++)
+            o->sum32[i] = (int16_t)(o->sum16[2 * i] + o->sum16[2 * i + 1]);
     }
 }
 
@@ -436,6 +474,7 @@ static void oai(const float *gate, const float *up, size_t n, float *y)
               [AQ_L_IQ4_XS] = tile_iq4_xs_##n, \
               [AQ_L_MXFP4] = tile_mxfp4_##n},  \
      .quant = quant,                           \
+     .quant_256 = quant_256,                   \
      .norm = norm,                             \
      .swiglu = swiglu,                         \
      .to_f16 = to_f16,                         \

@@ -34,26 +34,6 @@ INLINE f8 f8_f16(const uint8_t *p)
     return (f8){{f16x4(p), f16x4(p + 8)}};
 }
 
-INLINE f8 f8_of(uint16x8_t v)
-{
-    return (f8){{vcvtq_f32_u32(vmovl_u16(vget_low_u16(v))), vcvtq_f32_u32(vmovl_high_u16(v))}};
-}
-
-INLINE f8 f8_of_signed(int16x8_t v)
-{
-    return (f8){{vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))), vcvtq_f32_s32(vmovl_high_s16(v))}};
-}
-
-INLINE f8 f8_mul(f8 a, f8 b)
-{
-    return (f8){{vmulq_f32(a.v[0], b.v[0]), vmulq_f32(a.v[1], b.v[1])}};
-}
-
-INLINE f8 f8_scale(f8 a, float by)
-{
-    return (f8){{vmulq_n_f32(a.v[0], by), vmulq_n_f32(a.v[1], by)}};
-}
-
 /* acc += sum × quad `lane` of q; the lane is a constant once loops are unrolled. */
 INLINE int32x4_t dot(int32x4_t sum, int8x16_t w, int8x16_t q, int lane)
 {
@@ -160,38 +140,44 @@ INLINE f8 half_e8m0(const uint8_t *e)
     return o;
 }
 
+typedef struct i8 {
+    int32x4_t v[2];
+} i8; /* an integer per weight row */
+
+INLINE i8 i8_of(int16x8_t v)
+{
+    return (i8){{vmovl_s16(vget_low_s16(v)), vmovl_high_s16(v)}};
+}
+
 /* 8 bytes, one per weight row, from a K block's 12 rows of them: scale or min of sub-block j. */
-INLINE f8 k_scale(const uint8_t *s, uint32_t j, bool min)
+INLINE i8 k_scale(const uint8_t *s, uint32_t j, bool min)
 {
     uint8x8_t a, b;
     if (j < 4) {
         a = vand_u8(vld1_u8(s + 8 * (j + (min ? 4 : 0))), vdup_n_u8(63));
-        return f8_of(vmovl_u8(a));
+    } else {
+        a = vld1_u8(s + 8 * (j + 4));
+        b = vld1_u8(s + 8 * (min ? j : j - 4));
+        a = min ? vshr_n_u8(a, 4) : vand_u8(a, vdup_n_u8(15));
+        a = vorr_u8(a, vshl_n_u8(vshr_n_u8(b, 6), 4));
     }
-    a = vld1_u8(s + 8 * (j + 4));
-    b = vld1_u8(s + 8 * (min ? j : j - 4));
-    a = min ? vshr_n_u8(a, 4) : vand_u8(a, vdup_n_u8(15));
-    return f8_of(vmovl_u8(vorr_u8(a, vshl_n_u8(vshr_n_u8(b, 6), 4))));
+    return i8_of(vreinterpretq_s16_u16(vmovl_u8(a)));
 }
 
-/* Scale of sub-block j. */
-INLINE f8 scale_of(const int layout, const uint8_t *t, uint32_t j)
+/* Scale of sub-block j of a block of 256, of Q6_K that of its half. */
+INLINE i8 scale_256(const int layout, const uint8_t *t, uint32_t j, uint32_t half)
 {
-    if (layout == AQ_L_MXFP4)
-        return half_e8m0(t);
-    f8 d = f8_f16(t);
-    if (layout == AQ_L_Q4_K || layout == AQ_L_Q5_K)
-        return f8_mul(d, k_scale(t + 32, j, false));
-    if (layout == AQ_L_IQ4_XS) {
-        uint16_t h[8];
-        memcpy(h, t + 16, sizeof h);
-        uint16x8_t high = vshlq_u16(vld1q_u16(h), vdupq_n_s16((int16_t)(-2 * (int)j))),
-                   low = vmovl_u8(vld1_u8(t + 32 + j / 2 * 8));
-        low = vandq_u16(vshlq_u16(low, vdupq_n_s16((int16_t)(-4 * (int)(j % 2)))), vdupq_n_u16(15));
-        low = vorrq_u16(low, vshlq_n_u16(vandq_u16(high, vdupq_n_u16(3)), 4));
-        return f8_mul(d, f8_of_signed(vsubq_s16(vreinterpretq_s16_u16(low), vdupq_n_s16(32))));
-    }
-    return d;
+    if (layout == AQ_L_Q6_K)
+        return i8_of(vmovl_s8(vld1_s8((const int8_t *)t + 16 + (2 * j + half) * LANES)));
+    if (layout != AQ_L_IQ4_XS)
+        return k_scale(t + 32, j, false);
+    uint16_t h[8];
+    memcpy(h, t + 16, sizeof h);
+    uint16x8_t high = vshlq_u16(vld1q_u16(h), vdupq_n_s16((int16_t)(-2 * (int)j))),
+               low = vmovl_u8(vld1_u8(t + 32 + j / 2 * 8));
+    low = vandq_u16(vshlq_u16(low, vdupq_n_s16((int16_t)(-4 * (int)(j % 2)))), vdupq_n_u16(15));
+    low = vorrq_u16(low, vshlq_n_u16(vandq_u16(high, vdupq_n_u16(3)), 4));
+    return i8_of(vsubq_s16(vreinterpretq_s16_u16(low), vdupq_n_s16(32)));
 }
 
 INLINE float32x4_t add_block(float32x4_t acc, int32x4_t sum, float32x4_t dw, float da)
@@ -221,27 +207,75 @@ INLINE void zero(int32x4_t (*sum)[2], const int n)
             sum[i][v] = vdupq_n_s32(0);
 }
 
-/* Two scales per 32 columns. */
-INLINE void step_q6_k(const uint8_t *t, uint32_t b, const aq_row_in *row, const int n, f8 *acc)
+/* Blocks of 32. */
+INLINE void tile_32(const int layout, const uint8_t *t, uint32_t k, const aq_row_in *row,
+                    const int n, f8 *acc)
 {
-    const uint32_t j = b % 8;
-    const f8 d = f8_f16(t);
-    f8 f[4];
-    EACH (half, 2) {
+    for (uint32_t b = 0; b < k / 32; b++, t += block_bytes(layout) * LANES) {
         int32x4_t sum[4][2];
         zero(sum, n);
-        sum_16(AQ_L_Q6_K, t, j, 4 * half, row, 32 * (size_t)b + 16 * (size_t)half, n, sum);
-        const f8 s = f8_of_signed(
-            vmovl_s8(vld1_s8((const int8_t *)t + 16 + (2 * j + (uint32_t)half) * LANES)));
+        sum_16(layout, t, 0, 0, row, 32 * (size_t)b, n, sum);
+        sum_16(layout, t, 0, 4, row, 32 * (size_t)b + 16, n, sum);
+        const f8 d = layout == AQ_L_MXFP4 ? half_e8m0(t) : f8_f16(t);
         EACH (i, n)
-            EACH (v, 2) {
-                float32x4_t x = vcvtq_f32_s32(sum[i][v]);
-                f[i].v[v] = half ? vfmaq_f32(f[i].v[v], x, s.v[v]) : vmulq_f32(x, s.v[v]);
-            }
+            EACH (v, 2)
+                acc[i].v[v] = add_block(acc[i].v[v], sum[i][v], d.v[v], row[i].d[b]);
+        if (layout != AQ_L_Q4_1)
+            continue;
+        const f8 m = f8_f16(t + 16);
+        EACH (i, n)
+            EACH (v, 2)
+                acc[i].v[v] = vfmaq_n_f32(acc[i].v[v], m.v[v], row[i].s[b]);
     }
-    EACH (i, n)
-        EACH (v, 2)
-            acc[i].v[v] = vfmaq_n_f32(acc[i].v[v], vmulq_f32(f[i].v[v], d.v[v]), row[i].d[b]);
+}
+
+/* Blocks of 256: exact sums with the sub-blocks' integer scales and mins, then one float step. */
+INLINE void tile_256(const int layout, const uint8_t *t, uint32_t k, const aq_row_in *row,
+                     const int n, f8 *acc)
+{
+    const bool has_min = layout == AQ_L_Q4_K || layout == AQ_L_Q5_K;
+    for (uint32_t b = 0; b < k / 256; b++, t += block_bytes(layout) * LANES) {
+        int32x4_t all[4][2], mins[4][2];
+        zero(all, n);
+        zero(mins, n);
+        for (uint32_t j = 0; j < 8; j++) {
+            const size_t at = 256 * (size_t)b + 32 * j;
+            int32x4_t sum[4][2];
+            i8 by;
+            zero(sum, n);
+            sum_16(layout, t, j, 0, row, at, n, sum);
+            if (layout == AQ_L_Q6_K) {
+                by = scale_256(layout, t, j, 0);
+                EACH (i, n)
+                    EACH (v, 2)
+                        all[i][v] = vmlaq_s32(all[i][v], sum[i][v], by.v[v]);
+                zero(sum, n);
+            }
+            sum_16(layout, t, j, 4, row, at + 16, n, sum);
+            by = scale_256(layout, t, j, 1);
+            EACH (i, n)
+                EACH (v, 2)
+                    all[i][v] = vmlaq_s32(all[i][v], sum[i][v], by.v[v]);
+            if (!has_min)
+                continue;
+            by = k_scale(t + 32, j, true);
+            EACH (i, n)
+                EACH (v, 2)
+                    mins[i][v] = vmlaq_n_s32(mins[i][v], by.v[v], row[i].sum32[at / 32]);
+        }
+        const f8 d = f8_f16(t);
+        EACH (i, n)
+            EACH (v, 2)
+                acc[i].v[v] = vfmaq_f32(acc[i].v[v], vcvtq_f32_s32(all[i][v]),
+                                        vmulq_n_f32(d.v[v], row[i].d[b]));
+        if (!has_min)
+            continue;
+        const f8 m = f8_f16(t + 16);
+        EACH (i, n)
+            EACH (v, 2)
+                acc[i].v[v] = vfmsq_f32(acc[i].v[v], vcvtq_f32_s32(mins[i][v]),
+                                        vmulq_n_f32(m.v[v], row[i].d[b]));
+    }
 }
 
 INLINE void tile_n(const int layout, const uint8_t *tile, uint32_t k, const aq_row_in *row,
@@ -250,33 +284,10 @@ INLINE void tile_n(const int layout, const uint8_t *tile, uint32_t k, const aq_r
     f8 acc[4];
     EACH (i, n)
         acc[i].v[0] = acc[i].v[1] = vdupq_n_f32(0);
-    for (uint32_t b = 0; b < k / 32; b++) {
-        const uint32_t j = of_256(layout) ? b % 8 : 0;
-        const uint8_t *t =
-            tile + (size_t)(of_256(layout) ? b / 8 : b) * block_bytes(layout) * LANES;
-        if (layout == AQ_L_Q6_K) {
-            step_q6_k(t, b, row, n, acc);
-            continue;
-        }
-        int32x4_t sum[4][2];
-        zero(sum, n);
-        sum_16(layout, t, j, 0, row, 32 * (size_t)b, n, sum);
-        sum_16(layout, t, j, 4, row, 32 * (size_t)b + 16, n, sum);
-        const f8 d = scale_of(layout, t, j);
-        EACH (i, n)
-            EACH (v, 2)
-                acc[i].v[v] = add_block(acc[i].v[v], sum[i][v], d.v[v], row[i].d[b]);
-        f8 m;
-        if (layout == AQ_L_Q4_1)
-            m = f8_f16(t + 16);
-        else if (layout == AQ_L_Q4_K || layout == AQ_L_Q5_K)
-            m = f8_scale(f8_mul(f8_f16(t + 16), k_scale(t + 32, j, true)), -1);
-        else
-            continue;
-        EACH (i, n)
-            EACH (v, 2)
-                acc[i].v[v] = vfmaq_n_f32(acc[i].v[v], m.v[v], row[i].s[b]);
-    }
+    if (of_256(layout))
+        tile_256(layout, tile, k, row, n, acc);
+    else
+        tile_32(layout, tile, k, row, n, acc);
     EACH (i, n)
         EACH (v, 2)
             vst1q_f32(y[i] + 4 * v, acc[i].v[v]);
@@ -356,39 +367,60 @@ FLOAT_TILE(tile_bf16, AQ_L_BF16)
 
 /* ---- rows ---- */
 
+INLINE float block_scale(uint32x4_t top, float *ret_inv)
+{
+    uint32_t bits = vmaxvq_u32(top);
+    float max;
+    memcpy(&max, &bits, 4);
+    *ret_inv = max >= 0x1p-100f ? 127 / max : 0;
+    return max / 127;
+}
+
+INLINE uint32x4_t most_bits(uint32x4_t top, float32x4_t v) /* as bits: see the path "c" */
+{
+    return vmaxq_u32(top, vandq_u32(vreinterpretq_u32_f32(v), vdupq_n_u32(0x7fffffff)));
+}
+
+/* 16 values; returns their sum. */
+INLINE int32_t round_16(const float *x, float inv, int8_t *q)
+{
+    int16x8_t h[2];
+    EACH (i, 2)
+        h[i] = vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 8 * i), inv))),
+                            vqmovn_s32(vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 8 * i + 4), inv))));
+    int8x16_t v = vmaxq_s8(vcombine_s8(vqmovn_s16(h[0]), vqmovn_s16(h[1])), vdupq_n_s8(-127));
+    vst1q_s8(q, v);
+    return vaddlvq_s8(v);
+}
+
 static void quant(const float *x, uint32_t k, const aq_row_q *o)
 {
     for (uint32_t b = 0; b < k / 32; b++, x += 32) {
-        float32x4_t v[8];
         uint32x4_t top = vdupq_n_u32(0);
-        EACH (i, 8) {
-            v[i] = vld1q_f32(x + 4 * i);
-            top = vmaxq_u32(top,
-                            vandq_u32(vreinterpretq_u32_f32(v[i]), /* as bits: see the path "c" */
-                                      vdupq_n_u32(0x7fffffff)));
-        }
-        uint32_t bits = vmaxvq_u32(top);
-        float max;
-        memcpy(&max, &bits, 4);
-        float inv = max >= 0x1p-100f ? 127 / max : 0;
-        int16x8_t h[4];
-        int8x16_t q[2];
-        EACH (i, 4)
-            h[i] = vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(vmulq_n_f32(v[2 * i], inv))),
-                                vqmovn_s32(vcvtnq_s32_f32(vmulq_n_f32(v[2 * i + 1], inv))));
-        o->d[b] = max / 127;
-        int32_t all = 0;
-        EACH (i, 2) {
-            q[i] = vcombine_s8(vqmovn_s16(h[2 * i]), vqmovn_s16(h[2 * i + 1]));
-            q[i] = vmaxq_s8(q[i], vdupq_n_s8(-127));
-            vst1q_s8(o->q + 32 * b + 16 * i, q[i]);
-            int32_t sum = vaddlvq_s8(q[i]);
-            all += sum;
-            o->s16[2 * b + (uint32_t)i] = (int16_t)(16 * sum);
-            o->n16[2 * b + (uint32_t)i] = -32 * sum;
-        }
-        o->s[b] = o->d[b] * (float)all;
-        o->n32[b] = -128 * all;
+        EACH (i, 8)
+            top = most_bits(top, vld1q_f32(x + 4 * i));
+        float inv;
+        o->d[b] = block_scale(top, &inv);
+        int32_t sum = round_16(x, inv, o->q + 32 * b);
+        sum += round_16(x + 16, inv, o->q + 32 * b + 16);
+        o->s[b] = o->d[b] * (float)sum;
+        o->n32[b] = -128 * sum;
+    }
+}
+
+static void quant_256(const float *x, uint32_t k, const aq_row_q *o)
+{
+    for (uint32_t b = 0; b < k / 256; b++, x += 256) {
+        uint32x4_t top = vdupq_n_u32(0);
+        for (uint32_t c = 0; c < 256; c += 4)
+            top = most_bits(top, vld1q_f32(x + c));
+        float inv;
+        o->d[b] = block_scale(top, &inv);
+        for (uint32_t i = 0; i < 16; i++)
+            o->sum16[16 * b + i] =
+                (int16_t)round_16(x + 16 * i, inv, o->q + 256 * (size_t)b + 16 * i);
+        for (uint32_t i = 8 * b; i < 8 * b + 8; i++)
+            o->sum32[i] = (int16_t)(o->sum16[2 * i] + o->sum16[2 * i + 1]);
     }
 }
 
@@ -625,6 +657,7 @@ const aq_isa aq_isa_neon = {
              [AQ_L_IQ4_XS] = tile_iq4_xs,
              [AQ_L_MXFP4] = tile_mxfp4},
     .quant = quant,
+    .quant_256 = quant_256,
     .norm = norm,
     .swiglu = swiglu,
     .to_f16 = to_f16,

@@ -59,6 +59,14 @@ bool aq_layout_is_float(int l)
     return l < AQ_L_STORED && layouts[l].block_vals == 1;
 }
 
+int aq_layout_in(int l)
+{
+    if (l >= AQ_L_STORED)
+        return AQ_IN_32;
+    uint32_t n = layouts[l].block_vals;
+    return n == 1 ? AQ_IN_F32 : n == 32 ? AQ_IN_32 : AQ_IN_256;
+}
+
 size_t aq_tile_bytes(int l, uint32_t lanes, uint32_t k)
 {
     return stored_row_bytes(type_of(l), k) * lanes;

@@ -10,16 +10,14 @@
 
 #define AQ_CPU_ROWS_MAX 512u /* rows prepared at once; longer windows go through in parts */
 
-/** Rows rounded to 8 bits, [n][wide]. */
+/** Rows of one form (AQ_IN_*), [n][wide]; what the form does not have is NULL. */
 typedef struct aq_acts {
-    int8_t *q;
-    float *d, *s;
-    int16_t *s16;
-    int32_t *n16, *n32;
+    aq_row_q to;   /* of row 0 */
     aq_row_in *in; /* [n] */
     uint32_t n, wide;
+    int form;
 } aq_acts;
-int aq_acts_new(uint32_t n, uint32_t wide, aq_acts *ret, aq_err *) AQ_MUST;
+int aq_acts_new(int form, uint32_t n, uint32_t wide, aq_acts *ret, aq_err *) AQ_MUST;
 void aq_acts_clear(aq_acts *);
 
 typedef struct aq_slab {
@@ -33,10 +31,11 @@ typedef struct aq_cpu {
     const aq_isa *isa;
     uint32_t wide, wide_exp, n_used; /* longest input row; widest expert; experts per row */
     uint32_t cap;                    /* rows that scratch is made for */
-    aq_acts acts;                    /* [cap] inputs */
-    aq_acts acts_exp;                /* [cap × n_used] inputs of the down products */
-    float *mid;                      /* [2][cap × n_used][wide_exp] gate, up */
-    uint32_t *order, *order_row;     /* [cap × n_used] slots by expert, and their rows */
+    uint32_t forms;              /* bits 1 << AQ_IN_*: forms of input rows that the model needs */
+    aq_acts acts[AQ_IN_N];       /* of these forms: [cap] inputs */
+    aq_acts acts_exp[AQ_IN_N];   /* [cap × n_used] inputs of the down products */
+    float *mid;                  /* [2][cap × n_used][wide_exp] gate, up */
+    uint32_t *order, *order_row; /* [cap × n_used] slots by expert, and their rows */
     uint32_t *first, *active; /* [n_exp + 1] of experts: start in order; [n_exp] those with rows */
     uint32_t n_exp;
     uint8_t *side; /* [threads][2][side_bytes] rows side by side, for a path's `many`; else NULL */
@@ -63,10 +62,10 @@ static inline void aq_cpu_share(const aq_cpu *c, aq_pool_fn fn, void *ctx, uint3
 /* Rows shorter than this meet their weights as f32: so few values average little of the rounding
  * away, and there are few of them. No K or IQ type has shorter rows. */
 #define AQ_CPU_ROUND_MIN 256u
-/** Input rows of k values for this layout are rounded to 8 bits. */
-static inline bool aq_cpu_rounds(const aq_rt *rt, int layout, uint32_t k)
+/** AQ_IN_*: the form of input rows of k values for this layout. */
+static inline int aq_cpu_form(const aq_rt *rt, int layout, uint32_t k)
 {
-    return !aq_layout_is_float(layout) && !rt->f32_acts && k >= AQ_CPU_ROUND_MIN;
+    return rt->f32_acts || k < AQ_CPU_ROUND_MIN ? AQ_IN_F32 : aq_layout_in(layout);
 }
 
 /** Room for AQ_MANY_ROWS rows side by side. */

@@ -12,20 +12,36 @@
 
 /* ---- rows ---- */
 
-int aq_acts_new(uint32_t n, uint32_t wide, aq_acts *ret, aq_err *err)
+/* A scale per so many columns. */
+static uint32_t block_of(int form)
+{
+    return form == AQ_IN_256 ? 256 : 32;
+}
+
+int aq_acts_new(int form, uint32_t n, uint32_t wide, aq_acts *ret, aq_err *err)
 {
     wide = (wide + 63) / 64 * 64;
     wide += wide % 1024 ? 0 : 64; /* rows a power of two apart would share few sets of the caches */
-    size_t all = (size_t)(n + 15) * wide; /* aq_rows_in: rows up to a multiple of 16 may be read */
-    aq_acts a = {.n = n, .wide = wide};
-    a.q = aligned_alloc(64, all + 64);
-    a.d = malloc(all / 32 * sizeof *a.d);
-    a.s = malloc(all / 32 * sizeof *a.s);
-    a.s16 = malloc(all / 16 * sizeof *a.s16);
-    a.n16 = malloc(all / 16 * sizeof *a.n16);
-    a.n32 = malloc(all / 32 * sizeof *a.n32);
-    a.in = malloc(n * sizeof *a.in);
-    if (!a.q || !a.d || !a.s || !a.s16 || !a.n16 || !a.n32 || !a.in) {
+    size_t rows = (size_t)n + 15; /* aq_rows_in: rows up to a multiple of 16 may be read */
+    size_t n_block = (wide + block_of(form) - 1) / block_of(form);
+    aq_acts a = {.form = form, .n = n, .wide = wide, .in = malloc(n * sizeof *a.in)};
+    bool good = a.in;
+    if (form != AQ_IN_F32) {
+        a.to.q = aligned_alloc(64, rows * wide + 64);
+        a.to.d = malloc(rows * n_block * sizeof *a.to.d);
+        good = good && a.to.q && a.to.d;
+    }
+    if (form == AQ_IN_32) {
+        a.to.s = malloc(rows * n_block * sizeof *a.to.s);
+        a.to.n32 = malloc(rows * n_block * sizeof *a.to.n32);
+        good = good && a.to.s && a.to.n32;
+    }
+    if (form == AQ_IN_256) {
+        a.to.sum16 = malloc(rows * (wide / 16) * sizeof *a.to.sum16);
+        a.to.sum32 = malloc(rows * (wide / 32) * sizeof *a.to.sum32);
+        good = good && a.to.sum16 && a.to.sum32;
+    }
+    if (!good) {
         aq_acts_clear(&a);
         return aq_fail(err, AQ_E_NOMEM, "scratch for %u rows of %u values: out of memory", n, wide);
     }
@@ -35,19 +51,41 @@ int aq_acts_new(uint32_t n, uint32_t wide, aq_acts *ret, aq_err *err)
 
 void aq_acts_clear(aq_acts *a)
 {
-    free(a->q);
-    free(a->d);
-    free(a->s);
-    free(a->s16);
-    free(a->n16);
-    free(a->n32);
+    free(a->to.q);
+    free(a->to.d);
+    free(a->to.s);
+    free(a->to.n32);
+    free(a->to.sum16);
+    free(a->to.sum32);
     free(a->in);
     *a = (aq_acts){0};
 }
 
+/* Row i of a, whose input is x: where it is rounded to. */
+static aq_row_q acts_row(const aq_acts *a, uint32_t i, const float *x)
+{
+    const size_t at = (size_t)i * a->wide;
+    const size_t block = (size_t)i * ((a->wide + block_of(a->form) - 1) / block_of(a->form));
+    aq_row_q o = {0};
+    if (a->form != AQ_IN_F32) {
+        o.q = a->to.q + at;
+        o.d = a->to.d + block;
+    }
+    if (a->form == AQ_IN_32) {
+        o.s = a->to.s + block;
+        o.n32 = a->to.n32 + block;
+    }
+    if (a->form == AQ_IN_256) {
+        o.sum16 = a->to.sum16 + at / 16;
+        o.sum32 = a->to.sum32 + at / 32;
+    }
+    a->in[i] = (aq_row_in){x, o.q, o.d, o.s, o.n32, o.sum16, o.sum32};
+    return o;
+}
+
 typedef struct prep_job {
     aq_cpu *c;
-    aq_acts *a;
+    aq_acts *a;     /* [AQ_IN_N] */
     const float *x; /* [n][stride]; with up: gate, of which act(gate, up) is made in place */
     float *gate, *up;
     const aq_experts *ex; /* with up: activation and biases; row i is slot order[i] */
@@ -55,7 +93,7 @@ typedef struct prep_job {
     const uint32_t *order;
     size_t stride;
     uint32_t k;
-    bool quant;
+    uint32_t forms; /* bits 1 << AQ_IN_*: those that are made */
     uint32_t low; /* not 0: what rounding leaves of row i is rounded once more, into row low + i */
 } prep_job;
 
@@ -65,27 +103,40 @@ static void add_bias(float *y, const float *bias, int32_t expert, uint32_t n)
         y[i] += bias[(size_t)expert * n + i];
 }
 
-/* x - d q, rounded in its turn: 16 bits in all. */
-static void prep_low(const prep_job *j, const float *x, const aq_row_in *hi, uint32_t i)
+static void round_row(const aq_isa *isa, int form, const float *x, uint32_t k, const aq_row_q *o)
 {
-    aq_acts *a = j->a;
-    size_t at = (size_t)i * a->wide;
-    aq_row_q o = {a->q + at,        a->d + at / 32,   a->s + at / 32,
-                  a->s16 + at / 16, a->n16 + at / 16, a->n32 + at / 32};
-    a->in[i] = (aq_row_in){NULL, o.q, o.d, o.s, o.s16, o.n16, o.n32};
-    for (uint32_t b = 0; b < j->k / 32; b++) {
-        float left[32];
-        for (uint32_t c = 0; c < 32; c++)
-            left[c] = x[32 * b + c] - hi->d[b] * hi->q[32 * b + c];
-        j->c->isa->quant(left, 32, &o);
-        o = (aq_row_q){o.q + 32, o.d + 1, o.s + 1, o.s16 + 2, o.n16 + 2, o.n32 + 1};
+    if (form == AQ_IN_256)
+        isa->quant_256(x, k, o);
+    else if (form == AQ_IN_32)
+        isa->quant(x, k, o);
+}
+
+/* x - d q, rounded in its turn: 16 bits in all. */
+static void prep_low(const prep_job *j, const aq_acts *a, const float *x, uint32_t i)
+{
+    const uint32_t block = block_of(a->form);
+    const aq_row_in hi = a->in[i];
+    aq_row_q o = acts_row(a, j->low + i, NULL);
+    for (uint32_t b = 0; b < j->k / block; b++) {
+        float left[256];
+        for (uint32_t c = 0; c < block; c++)
+            left[c] = x[block * b + c] - hi.d[b] * hi.q[block * b + c];
+        round_row(j->c->isa, a->form, left, block, &o);
+        o.q += block;
+        o.d++;
+        if (a->form == AQ_IN_32) {
+            o.s++;
+            o.n32++;
+        } else {
+            o.sum16 += 16;
+            o.sum32 += 8;
+        }
     }
 }
 
 static void prep_row(void *ctx, uint32_t i, uint32_t worker)
 {
     const prep_job *j = ctx;
-    aq_acts *a = j->a;
     const float *x = j->x + i * j->stride;
     if (j->up) {
         float *gate = j->gate + i * j->stride, *up = j->up + i * j->stride;
@@ -94,14 +145,13 @@ static void prep_row(void *ctx, uint32_t i, uint32_t worker)
         add_bias(up, j->ex->up_bias, e, j->k);
         aq_cpu_glu(j->c->isa, j->ex->act, gate, up, j->k, gate);
     }
-    size_t at = (size_t)i * a->wide;
-    const aq_row_q o = {a->q + at,        a->d + at / 32,   a->s + at / 32,
-                        a->s16 + at / 16, a->n16 + at / 16, a->n32 + at / 32};
-    a->in[i] = (aq_row_in){x, o.q, o.d, o.s, o.s16, o.n16, o.n32};
-    if (j->quant)
-        j->c->isa->quant(x, j->k, &o);
-    if (j->quant && j->low)
-        prep_low(j, x, &a->in[i], j->low + i);
+    for (int f = 0; f < AQ_IN_N; f++)
+        if (j->forms >> f & 1) {
+            const aq_row_q o = acts_row(&j->a[f], i, x);
+            round_row(j->c->isa, f, x, j->k, &o);
+            if (f != AQ_IN_F32 && j->low)
+                prep_low(j, &j->a[f], x, i);
+        }
 }
 
 static void prepare(const prep_job *j, uint32_t n)
@@ -115,7 +165,7 @@ static void prepare(const prep_job *j, uint32_t n)
 /* Row i of the product: input in[in_at[i]], output y + out_at[i] × stride, times w[out_at[i]]. NULL
  * = i, i and 1. */
 typedef struct product {
-    int layout;
+    int layout, form; /* form: of the input rows, AQ_IN_* */
     const uint8_t *tile;
     size_t tile_bytes;
     uint32_t lanes, k, rows, n_tile, n;
@@ -134,6 +184,7 @@ static product product_of(const aq_cpu *c, const aq_mat *m, uint32_t mat)
     int l = aq_layout_of(m->type->id);
     uint32_t lanes = c->isa->lanes;
     return (product){.layout = l,
+                     .form = aq_cpu_form(c->rt, l, m->cols),
                      .tile = (const uint8_t *)m->data + mat * aq_mat_tiles_bytes(m, lanes),
                      .tile_bytes = aq_tile_bytes(l, lanes, m->cols),
                      .lanes = lanes,
@@ -202,7 +253,7 @@ size_t aq_side_bytes(uint32_t wide)
 static aq_rows_in side_by_side(const aq_cpu *c, uint32_t worker, const product *p, bool low,
                                uint32_t r0, uint32_t n)
 {
-    const uint32_t n_block = p->k / 32;
+    const uint32_t n_block = p->k / block_of(p->form), padded = (n + 15) / 16 * 16;
     uint8_t *at = c->side + (2 * (size_t)worker + low) * c->side_bytes;
     aq_row_in *row = (void *)at;
     float(*d)[AQ_MANY_ROWS] = (void *)(row + AQ_MANY_ROWS), (*s)[AQ_MANY_ROWS] = d + n_block;
@@ -210,15 +261,17 @@ static aq_rows_in side_by_side(const aq_cpu *c, uint32_t worker, const product *
     size_t wide = SIDE_ROW((p->k + 63) / 64 * 64);
     for (uint32_t i = 0; i < n; i++) {
         row[i] = low ? p->low[r0 + i] : row_in(p, r0 + i);
-        for (uint32_t b = 0; b < n_block; b++) {
+        for (uint32_t b = 0; b < n_block; b++)
             d[b][i] = row[i].d[b];
+        for (uint32_t b = 0; row[i].s && b < n_block; b++)
             s[b][i] = row[i].s[b];
-        }
         if (p->in_at) /* else they lie so already */
             memcpy(q + i * wide, row[i].q, p->k);
     }
+    for (uint32_t i = n; i < padded; i++)
+        row[i] = row[n - 1];
     for (uint32_t b = 0; b < n_block; b++)
-        for (uint32_t i = n; i % 16; i++)
+        for (uint32_t i = n; i < padded; i++)
             d[b][i] = s[b][i] = 0;
     aq_rows_in in = {.row = row, .q = q, .wide = wide, .d = d, .s = s};
     if (!p->in_at) {
@@ -261,7 +314,7 @@ static const uint8_t *make_panel(const product *p, const uint8_t *tile, bool exa
 
 static void run_tiles(const aq_cpu *c, uint32_t worker, const product *p, uint32_t t0, uint32_t t1)
 {
-    bool exact = !aq_layout_is_float(p->layout) && !aq_cpu_rounds(c->rt, p->layout, p->k),
+    bool exact = !aq_layout_is_float(p->layout) && p->form == AQ_IN_F32,
          rounded = !exact && p->layout >= AQ_L_STORED, changed = exact || rounded;
     int l = exact ? AQ_L_F32 : rounded ? AQ_L_Q8_0 : p->layout;
     bool many = c->isa->many[l] && p->n >= AQ_MANY_MIN;
@@ -336,31 +389,32 @@ void aq_cpu_matmul(void *ctx, const aq_mul *mul, uint32_t n_mul, const float *x,
     for (; n_mul > MUL_MAX; n_mul -= MUL_MAX, mul += MUL_MAX)
         aq_cpu_matmul(ctx, mul, MUL_MAX, x, n);
     mul_job j = {.c = c, .n = n_mul};
-    uint32_t k = n_mul ? mul[0].m->cols : 0, all = 0;
-    bool quant = false, fine = false;
+    uint32_t k = n_mul ? mul[0].m->cols : 0, all = 0, forms = 0;
+    bool fine = false;
     for (uint32_t i = 0; i < n_mul; i++) {
         j.p[i] = product_of(c, mul[i].m, mul[i].mat);
-        quant = quant || aq_cpu_rounds(c->rt, j.p[i].layout, k);
+        forms |= 1u << j.p[i].form;
         fine = fine || mul[i].m->fine;
         all += j.p[i].n_tile;
     }
-    fine = fine && quant;
+    fine = fine && forms != 1u << AQ_IN_F32;
     uint32_t step = fine ? c->cap / 2 : c->cap; /* a fine row takes two places */
     for (uint32_t r0 = 0; r0 < n; r0 += step) {
         uint32_t rows = AQ_MIN(n - r0, step);
         prep_job prep = {.c = c,
-                         .a = &c->acts,
+                         .a = c->acts,
                          .x = x + (size_t)r0 * k,
                          .stride = k,
                          .k = k,
-                         .quant = quant,
+                         .forms = forms,
                          .low = fine ? rows : 0};
         prepare(&prep, rows);
         for (uint32_t i = 0; i < n_mul; i++) {
+            const aq_acts *a = &c->acts[j.p[i].form];
             j.p[i].n = rows;
-            j.p[i].in = c->acts.in;
-            j.p[i].wide = c->acts.wide;
-            j.p[i].low = fine && !aq_layout_is_float(j.p[i].layout) ? c->acts.in + rows : NULL;
+            j.p[i].in = a->in;
+            j.p[i].wide = a->wide;
+            j.p[i].low = fine && a->form != AQ_IN_F32 ? a->in + rows : NULL;
             j.p[i].y = mul[i].y + (size_t)r0 * mul[i].m->rows;
             j.p[i].stride = mul[i].m->rows;
         }
@@ -459,24 +513,23 @@ void aq_cpu_experts(void *ctx, const aq_experts *ex, const aq_expert_job *job)
         uint32_t n_slot = c->first[gate->n_mat];
         float *g = c->mid, *u = c->mid + (size_t)c->cap * c->n_used * c->wide_exp;
         prep_job prep = {.c = c,
-                         .a = &c->acts,
+                         .a = c->acts,
                          .x = job->x + (size_t)r0 * embd,
                          .stride = embd,
                          .k = embd,
-                         .quant = aq_cpu_rounds(c->rt, in.p[0].layout, embd) ||
-                                  aq_cpu_rounds(c->rt, in.p[1].layout, embd)};
+                         .forms = 1u << in.p[0].form | 1u << in.p[1].form};
         if (!n_slot)
             continue;
         prepare(&prep, rows);
         for (uint32_t m = 0; m < 2; m++) {
-            in.p[m].in = c->acts.in;
+            in.p[m].in = c->acts[in.p[m].form].in;
             in.p[m].in_at = c->order_row;
             in.p[m].y = m ? u : g;
             in.p[m].stride = ff;
         }
         run_experts(c, &in, n_active, n_slot);
         prep_job mid = {.c = c,
-                        .a = &c->acts_exp,
+                        .a = c->acts_exp,
                         .x = g,
                         .gate = g,
                         .up = u,
@@ -485,10 +538,10 @@ void aq_cpu_experts(void *ctx, const aq_experts *ex, const aq_expert_job *job)
                         .order = c->order,
                         .stride = ff,
                         .k = ff,
-                        .quant = aq_cpu_rounds(c->rt, out.p[0].layout, ff)};
+                        .forms = 1u << out.p[0].form};
         prepare(&mid, n_slot);
-        out.p[0].in = c->acts_exp.in;
-        out.p[0].wide = c->acts_exp.wide;
+        out.p[0].in = c->acts_exp[out.p[0].form].in;
+        out.p[0].wide = c->acts_exp[out.p[0].form].wide;
         out.p[0].out_at = c->order;
         out.p[0].w = job->w + (size_t)r0 * k;
         out.p[0].y = job->y + (size_t)r0 * k * down->rows;

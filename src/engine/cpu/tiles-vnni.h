@@ -187,132 +187,20 @@ INLINE void tile_mxfp4_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, 
 }
 TILE_FN(tile_mxfp4)
 
-INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
-                          float (*y)[AQ_LANES_MAX])
-{
-    const vi table = table_of(aq_iq4_value);
-    vf acc[ROWS_MAX];
-    EACH (i, n)
-        acc[i] = V_ZERO_PS();
-    for (uint32_t b = 0; b < k / 256; b++, tile += 136 * LANES) {
-        const vf d = V_LOAD_F16(tile);
-        for (uint32_t j = 0; j < 8; j++) {
-            vi sum[ROWS_MAX];
-            fetch(tile + 17 * LANES * j, 17 * LANES, n);
-            values_32(tile + (8 + 16 * j) * LANES, table, row, 256 * (size_t)b + 32 * j, n, sum);
-            const vf ds = V_MUL_PS(d, iq4_xs_scale(tile, j));
-            EACH (i, n)
-                acc[i] = add_block(acc[i], sum[i], ds, row[i].d[8 * b + j]);
-        }
-    }
-    EACH (i, n)
-        V_STORE_PS(y[i], acc[i]);
-}
-TILE_FN(tile_iq4_xs)
-
 /* ---- blocks of 256 ---- */
 
-/* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
-INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row,
-                     const int n, float (*y)[AQ_LANES_MAX])
-{
-    const vi low = V_SET8(15), bit4 = V_SET8(16);
-    const uint32_t nibbles = (five ? 48 : 16) * LANES;
-    vf acc[ROWS_MAX];
-    EACH (i, n)
-        acc[i] = V_ZERO_PS();
-    for (uint32_t b = 0; b < k / 256; b++, tile += nibbles + 128 * LANES) {
-        const vf d = V_LOAD_F16(tile), dmin = V_LOAD_F16(tile + 2 * LANES);
-        for (uint32_t g = 0; g < 4; g++) {
-            const uint8_t *quads = tile + nibbles + 8 * QUAD * g;
-            const size_t at = 256 * (size_t)b + 64 * g;
-            fetch(tile + (nibbles / 4 + 32 * LANES) * g, nibbles / 4 + 32 * LANES, n);
-            EACH (h, 2) {
-                vi sum[ROWS_MAX];
-                EACH (i, n)
-                    sum[i] = V_SET32(0);
-                EACH (j, 8) {
-                    vi w = V_LOAD(quads + QUAD * (uint32_t)j);
-                    w = V_AND(h ? V_SRL(w, 4) : w, low);
-                    if (five) {
-                        vi bits = V_LOAD(tile + 16 * LANES + QUAD * (uint32_t)j);
-                        bits = V_SLL(V_SRL(bits, (int)(2 * g) + h), 4);
-                        w = V_OR_AND(w, bits, bit4);
-                    }
-                    EACH (i, n)
-                        sum[i] = V_DOT(sum[i], w, quad(row[i].q + at + 32 * h + 4 * j));
-                }
-                vf ds, dm;
-                k4_scale(tile + 4 * LANES, 2 * g + (uint32_t)h, &ds, &dm);
-                ds = V_MUL_PS(d, ds);
-                dm = V_MUL_PS(dmin, dm);
-                EACH (i, n) {
-                    size_t block = at / 32 + (size_t)h;
-                    acc[i] = add_block(acc[i], sum[i], ds, row[i].d[block]);
-                    acc[i] = V_FNMA_PS(dm, V_SET_PS(row[i].s[block]), acc[i]);
-                }
-            }
-        }
+#if AQ_V == 16
+#define SCALAR aq_isa_c16
+#else
+#define SCALAR aq_isa_c
+#endif
+#define SCALAR_TILE(name, layout)                                                       \
+    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, \
+                     float(*y)[AQ_LANES_MAX])                                           \
+    {                                                                                   \
+        SCALAR.tile[layout](tile, k, row, n, y);                                        \
     }
-    EACH (i, n)
-        V_STORE_PS(y[i], acc[i]);
-}
-
-INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
-                        float (*y)[AQ_LANES_MAX])
-{
-    tile_k_n(false, tile, k, row, n, y);
-}
-TILE_FN(tile_q4_k)
-
-INLINE void tile_q5_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
-                        float (*y)[AQ_LANES_MAX])
-{
-    tile_k_n(true, tile, k, row, n, y);
-}
-TILE_FN(tile_q5_k)
-
-/* Two scales per 32 columns: each half has a sum of its own. */
-INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
-                        float (*y)[AQ_LANES_MAX])
-{
-    const vi low = V_SET8(15), high = V_SET8(0x30);
-    vf acc[ROWS_MAX];
-    EACH (i, n)
-        acc[i] = V_ZERO_PS();
-    for (uint32_t b = 0; b < k / 256; b++, tile += 210 * LANES) {
-        const vf d = V_LOAD_F16(tile);
-        for (uint32_t j = 0; j < 8; j++) {
-            const uint8_t *lo = tile + (18 + j / 4 * 64 + j % 2 * 32) * LANES,
-                          *hi = tile + (146 + j / 4 * 32) * LANES;
-            const int down = (int)(j % 4 / 2 * 4), part = (int)(j % 4);
-            vf f[ROWS_MAX];
-            fetch(tile + 27 * LANES * j, 27 * LANES, n);
-            EACH (half, 2) {
-                const size_t at = 16 * (size_t)b + 2 * j + (size_t)half;
-                vi sum[ROWS_MAX];
-                EACH (i, n)
-                    sum[i] = V_SET32(row[i].n16[at]);
-                EACH (t, 4) {
-                    uint32_t quad_at = QUAD * (uint32_t)(4 * half + t);
-                    vi w = V_AND(V_SRL(V_LOAD(lo + quad_at), down), low), h = V_LOAD(hi + quad_at);
-                    /* this part's 2 bits to bits 4 and 5 */
-                    h = part < 2 ? V_SLL(h, 4 - 2 * part) : V_SRL(h, 2 * part - 4);
-                    w = V_OR_AND(w, h, high);
-                    EACH (i, n)
-                        sum[i] = V_DOT(sum[i], w, quad(row[i].q + 16 * at + 4 * (size_t)t));
-                }
-                vf s =
-                    V_CVT_PS(B_TO_32_SIGNED(B_LOAD(tile + (2 + 2 * j + (uint32_t)half) * LANES)));
-                EACH (i, n)
-                    f[i] =
-                        half ? V_FMA_PS(V_CVT_PS(sum[i]), s, f[i]) : V_MUL_PS(V_CVT_PS(sum[i]), s);
-            }
-            EACH (i, n)
-                acc[i] = V_FMA_PS(V_MUL_PS(f[i], d), V_SET_PS(row[i].d[8 * b + j]), acc[i]);
-        }
-    }
-    EACH (i, n)
-        V_STORE_PS(y[i], acc[i]);
-}
-TILE_FN(tile_q6_k)
+SCALAR_TILE(tile_q4_k, AQ_L_Q4_K)
+SCALAR_TILE(tile_q5_k, AQ_L_Q5_K)
+SCALAR_TILE(tile_q6_k, AQ_L_Q6_K)
+SCALAR_TILE(tile_iq4_xs, AQ_L_IQ4_XS)
