@@ -124,7 +124,7 @@ static void near_reference(const kind *m, const char *path, const float *want)
     double e32 = f32 ? rel_rms(f32, want, 0) : 1, e8 = q8 ? rel_rms(q8, want, rest ? 50 : 2) : 1;
     ok(e32 < 1e-5, "%s %s %s with f32 inputs: %.1e from the reference (below 1e-05)", m->arch,
        m->type, path, e32);
-    double most = rest ? 5e-2 : 4e-2;
+    const double most = 5e-2; /* rounding alone, with a scale per 256 columns, makes 4e-2 of it */
     ok(e8 < most && e8 > 1e-5,
        "%s %s %s: %.1e from the reference but for its worst rows (below %.1e)", m->arch, m->type,
        path, e8, most);
