@@ -237,6 +237,22 @@ static void test_many(const aq_isa *isa, int l, uint32_t k)
         free(rest[i]);
 }
 
+/* Row 0 of 256 columns alone through `many`, where there is one, has the bits of want. */
+static bool same_many(const aq_isa *isa, int l, const uint8_t *tile, const rows *r,
+                      const float *want)
+{
+    static float d[8][AQ_MANY_ROWS], s[8][AQ_MANY_ROWS], got[AQ_MANY_ROWS][AQ_LANES_MAX];
+    if (!isa->many[l])
+        return true;
+    for (uint32_t b = 0; b < r->k / r->block; b++) {
+        d[b][0] = r->in[0].d[b];
+        s[b][0] = r->form == AQ_IN_32 ? r->in[0].s[b] : NAN;
+    }
+    aq_rows_in in = {.row = r->in, .q = r->to.q, .wide = r->wide, .d = d, .s = s};
+    isa->many[l](tile, r->k, &in, 1, got);
+    return !memcmp(got[0], want, isa->lanes * sizeof *want);
+}
+
 /* The largest weights and inputs: the 16-bit sums inside the kernels must hold them. */
 static void test_extremes(const aq_isa *isa, int l)
 {
@@ -245,8 +261,9 @@ static void test_extremes(const aq_isa *isa, int l)
     uint8_t *stored = get(n_row), *tile = get(aq_tile_bytes(l, lanes, k));
     float *w = get(k * 4);
     rows in;
-    rows_new(isa, l, k, 1, k, &in);
+    rows_new(isa, l, k, 16, k, &in); /* as many as `many` may read */
     double worst = 0;
+    bool same = true;
     for (int bits = 0; bits < 4; bits++) { /* all bits, none, 0x80 (int8: -128), 0x7f */
         memset(stored, (const uint8_t[]){0xff, 0, 0x80, 0x7f}[bits], n_row);
         uint16_t h = aq_f32_to_f16(1);
@@ -272,10 +289,12 @@ static void test_extremes(const aq_isa *isa, int l)
             }
             for (uint32_t r = 0; r < lanes; r++)
                 worst = fmax(worst, fabs(y[0][r] - sum) / mag);
+            same = same && same_many(isa, l, tile, &in, y[0]);
         }
     }
     ok(worst < 1e-6, "%s %s: extreme weights and inputs, %.1e (below 1e-06)", isa->name,
        kinds[l].name, worst);
+    ok(same, "%s %s: the same bits at the extremes, many rows at once", isa->name, kinds[l].name);
     rows_free(&in);
     free(stored);
     free(tile);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The path "amx": that of isa-avx512.c, and for many input rows products by AMX's int8 tiles. Sums of
- * integers are exact and the float steps are those of tiles-vnni.h in their order, so that a row has the
- * same bits in both. Compiled with AVX-512 flags; only after CPUID has said so and the system has
- * granted the tile registers. Any thread.
+/* The path "amx": that of isa-avx512.c, and for many input rows products by AMX's int8 tiles; here those
+ * of types with blocks of 32 columns. Sums of integers are exact and the float steps are those of
+ * tiles-vnni.h in their order, so that a row has the same bits in both. Compiled with AVX-512 flags; only
+ * after CPUID has said so and the system has granted the tile registers. Any thread.
  *
  * A weight tile's 256 columns are made signed bytes once for all rows: [quad][weight row 16][4], which
  * is just what the instruction wants of its second operand. Its first are 16 input rows as they lie.
@@ -17,36 +17,16 @@
 
 #define EACH16(i) _Pragma("GCC unroll 16") for (int i = 0; i < 16; i++)
 
-/* Written as instructions: the compilers' own forms do not say which memory they read. */
-#define TILE_LOAD(t, p, stride) \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(p), "r"((size_t)(stride)) : "memory")
-#define TILE_STORE(t, p) \
-    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(p), "r"((size_t)64) : "memory")
-#define TILE_ZERO(t) __asm__ volatile("tilezero %tmm" #t)
-#define TILE_DOT(c, a, b) __asm__ volatile("tdpbssd %tmm" #b ", %tmm" #a ", %tmm" #c)
-
-/* 64 bytes that say how large each tile register is. */
-typedef struct tile_config {
-    uint8_t palette, start_row, rest[14];
-    uint16_t bytes[16]; /* of a row */
-    uint8_t rows[16];
-} tile_config;
-_Static_assert(sizeof(tile_config) == 64, "as the instruction reads it");
-/* tmm0 … 3: results; 4, 5: input rows; 6, 7: weights. Sums of 32 columns, and of 16. */
-static const tile_config config[2] = {
-    {1, 0, {0}, {64, 64, 64, 64, 32, 32, 64, 64}, {16, 16, 16, 16, 16, 16, 8, 8}},
-    {1, 0, {0}, {64, 64, 64, 64, 16, 16, 64, 64}, {16, 16, 16, 16, 16, 16, 4, 4}},
-};
+/* tmm0: results; 4: input rows; 6: weights. */
+static const aq_tile_config config = {
+    1, 0, {0}, {64, 64, 64, 64, 32, 32, 64, 64}, {16, 16, 16, 16, 16, 16, 8, 8}};
 
 /* A block of a weight tile. */
 typedef struct weights {
     vi quad[BLOCK / 4];
-    vf scale[2 * SUBS]; /* per 32 columns; Q6_K: per 16 */
-    vf min[SUBS];       /* times the sum of the inputs; not in all types */
-    vf d;               /* Q6_K */
+    vf scale[SUBS];
+    vf min[SUBS]; /* times the sum of the inputs; not in all types */
 } weights;
-
-typedef int32_t sums[16][16]; /* [input row][weight row] */
 
 /* ---- weights to signed bytes ---- */
 
@@ -95,58 +75,6 @@ INLINE void unpack_values(const bool e8m0, const int8_t *value, const uint8_t *t
     }
 }
 
-INLINE void unpack_iq4_xs(const uint8_t *tile, weights *o)
-{
-    const vi table = V_TABLE(aq_iq4_value);
-    const vf d = V_LOAD_F16(tile);
-    for (uint32_t j = 0; j < SUBS; j++) {
-        o->scale[j] = V_MUL_PS(d, iq4_xs_scale(tile, j));
-        unpack_nibbles(tile + (8 + 16 * j) * LANES, &table, o->quad + 8 * j);
-    }
-}
-
-INLINE void unpack_k(const bool five, const uint8_t *tile, weights *o)
-{
-    const vi low = V_SET8(15), bit4 = V_SET8(16);
-    const uint32_t nibbles = (five ? 48 : 16) * LANES;
-    const vf d = V_LOAD_F16(tile), dmin = V_MUL_PS(V_LOAD_F16(tile + 2 * LANES), V_SET_PS(-1));
-    for (uint32_t j = 0; j < SUBS; j++) {
-        const uint8_t *quads = tile + nibbles + 8 * QUAD * (j / 2);
-        vf s, m;
-        k4_scale(tile + 4 * LANES, j, &s, &m);
-        o->scale[j] = V_MUL_PS(d, s);
-        o->min[j] = V_MUL_PS(dmin, m);
-        EACH (i, 8) {
-            vi w = V_AND(V_SRL(V_LOAD(quads + QUAD * (uint32_t)i), (int)(j % 2 * 4)), low);
-            if (five) {
-                vi bits = V_LOAD(tile + 16 * LANES + QUAD * (uint32_t)i);
-                w = V_OR_AND(w, V_SLL(V_SRL(bits, (int)j), 4), bit4);
-            }
-            o->quad[8 * j + (uint32_t)i] = w;
-        }
-    }
-}
-
-INLINE void unpack_q6_k(const uint8_t *tile, weights *o)
-{
-    const vi low = V_SET8(15), high = V_SET8(0x30), off = V_SET8(32);
-    o->d = V_LOAD_F16(tile);
-    for (uint32_t j = 0; j < SUBS; j++) {
-        const uint8_t *lo = tile + (18 + j / 4 * 64 + j % 2 * 32) * LANES,
-                      *hi = tile + (146 + j / 4 * 32) * LANES;
-        const int down = (int)(j % 4 / 2 * 4), part = (int)(j % 4);
-        EACH (h, 2)
-            o->scale[2 * j + (uint32_t)h] =
-                V_CVT_PS(B_TO_32_SIGNED(B_LOAD(tile + (2 + 2 * j + (uint32_t)h) * LANES)));
-        EACH (i, 8) {
-            vi w = V_AND(V_SRL(V_LOAD(lo + QUAD * (uint32_t)i), down), low),
-               h = V_LOAD(hi + QUAD * (uint32_t)i);
-            h = part < 2 ? V_SLL(h, 4 - 2 * part) : V_SRL(h, 2 * part - 4);
-            o->quad[8 * j + (uint32_t)i] = _mm512_sub_epi8(V_OR_AND(w, h, high), off);
-        }
-    }
-}
-
 /* Block b of a tile, of which n_sub × 32 columns are there. */
 INLINE void unpack(const int layout, const uint8_t *tile, uint32_t b, uint32_t n_sub, weights *o)
 {
@@ -161,20 +89,8 @@ INLINE void unpack(const int layout, const uint8_t *tile, uint32_t b, uint32_t n
     case AQ_L_Q4_1:
         unpack_4(true, tile + (size_t)b * SUBS * 20 * LANES, n_sub, o);
         break;
-    case AQ_L_Q4_K:
-        unpack_k(false, tile + (size_t)b * 144 * LANES, o);
-        break;
-    case AQ_L_Q5_K:
-        unpack_k(true, tile + (size_t)b * 176 * LANES, o);
-        break;
-    case AQ_L_Q6_K:
-        unpack_q6_k(tile + (size_t)b * 210 * LANES, o);
-        break;
     case AQ_L_IQ4_NL:
         unpack_values(false, aq_iq4_value, tile + (size_t)b * SUBS * 18 * LANES, n_sub, o);
-        break;
-    case AQ_L_IQ4_XS:
-        unpack_iq4_xs(tile + (size_t)b * 136 * LANES, o);
         break;
     default:
         unpack_values(true, mxfp4, tile + (size_t)b * SUBS * 17 * LANES, n_sub, o);
@@ -184,7 +100,7 @@ INLINE void unpack(const int layout, const uint8_t *tile, uint32_t b, uint32_t n
 /* ---- products ---- */
 
 /* 16 rows at q × the weights of sub-block j. */
-INLINE void dot_32(const int8_t *q, size_t wide, const weights *w, uint32_t j, sums *ret)
+INLINE void dot_32(const int8_t *q, size_t wide, const weights *w, uint32_t j, aq_tile_sums *ret)
 {
     TILE_ZERO(0);
     TILE_LOAD(4, q + 32 * j, wide);
@@ -193,38 +109,15 @@ INLINE void dot_32(const int8_t *q, size_t wide, const weights *w, uint32_t j, s
     TILE_STORE(0, ret[j]);
 }
 
-INLINE void dot_2x16(const int8_t *q, size_t wide, const weights *w, uint32_t j, sums *ret)
-{
-    TILE_ZERO(0);
-    TILE_ZERO(1);
-    TILE_LOAD(4, q + 32 * j, wide);
-    TILE_LOAD(6, w->quad + 8 * j, 64);
-    TILE_LOAD(5, q + 32 * j + 16, wide);
-    TILE_LOAD(7, w->quad + 8 * j + 4, 64);
-    TILE_DOT(0, 4, 6);
-    TILE_DOT(1, 5, 7);
-    TILE_STORE(0, ret[2 * j]);
-    TILE_STORE(1, ret[2 * j + 1]);
-}
-
 INLINE bool has_min(int layout)
 {
-    return layout == AQ_L_Q4_0 || layout == AQ_L_Q4_1 || layout == AQ_L_Q4_K || layout == AQ_L_Q5_K;
+    return layout == AQ_L_Q4_0 || layout == AQ_L_Q4_1;
 }
 
 /* The float step of sub-block j; d, s: of the 16 rows. */
-INLINE void float_step(const int layout, const sums *sum, const weights *w, uint32_t j,
+INLINE void float_step(const int layout, const aq_tile_sums *sum, const weights *w, uint32_t j,
                        const float *d, const float *s, vf *acc)
 {
-    if (layout == AQ_L_Q6_K) {
-        EACH16(i)
-        {
-            vf f = V_MUL_PS(V_CVT_PS(V_LOAD(sum[2 * j][i])), w->scale[2 * j]);
-            f = V_FMA_PS(V_CVT_PS(V_LOAD(sum[2 * j + 1][i])), w->scale[2 * j + 1], f);
-            acc[i] = V_FMA_PS(V_MUL_PS(f, w->d), V_SET_PS(d[i]), acc[i]);
-        }
-        return;
-    }
     const vf scale = w->scale[j];
     EACH16(i)
     acc[i] = add_block(acc[i], V_LOAD(sum[j][i]), scale, d[i]);
@@ -235,38 +128,29 @@ INLINE void float_step(const int layout, const sums *sum, const weights *w, uint
     }
 }
 
-INLINE void dots(const int layout, const int8_t *q, size_t wide, const weights *w, uint32_t j,
-                 sums *ret)
-{
-    if (layout == AQ_L_Q6_K)
-        dot_2x16(q, wide, w, j, ret);
-    else
-        dot_32(q, wide, w, j, ret);
-}
-
 /* Tiles of the next 16 rows are multiplied while the floats of these are summed. */
 INLINE void many(const int layout, const uint8_t *tile, uint32_t k, const aq_rows_in *in,
                  uint32_t n, float (*y)[AQ_LANES_MAX])
 {
     const size_t wide = in->wide;
     weights w;
-    _Alignas(64) sums sum[2][2 * SUBS];
-    __asm__ volatile("ldtilecfg %0" ::"m"(config[layout == AQ_L_Q6_K]));
+    _Alignas(64) aq_tile_sums sum[2][SUBS];
+    TILE_BEGIN(config);
     for (uint32_t b = 0; b * BLOCK < k; b++) {
         const uint32_t n_sub = AQ_MIN((k - b * BLOCK) / 32, SUBS);
         const int8_t *q = in->q + (size_t)b * BLOCK;
         unpack(layout, tile, b, n_sub, &w);
         for (uint32_t j = 0; j < n_sub; j++)
-            dots(layout, q, wide, &w, j, sum[0]);
+            dot_32(q, wide, &w, j, sum[0]);
         for (uint32_t r = 0; r < n; r += ROWS, q += ROWS * wide) {
-            sums *now = sum[r / ROWS % 2], *next = sum[1 - r / ROWS % 2];
+            aq_tile_sums *now = sum[r / ROWS % 2], *next = sum[1 - r / ROWS % 2];
             const bool more = r + ROWS < n;
             vf acc[16];
             EACH16(i)
             acc[i] = b ? _mm512_loadu_ps(y[r + (uint32_t)i]) : V_ZERO_PS();
             for (uint32_t j = 0; j < n_sub; j++) {
                 if (more)
-                    dots(layout, q + ROWS * wide, wide, &w, j, next);
+                    dot_32(q + ROWS * wide, wide, &w, j, next);
                 float_step(layout, now, &w, j, in->d[b * SUBS + j] + r, in->s[b * SUBS + j] + r,
                            acc);
             }
@@ -274,7 +158,7 @@ INLINE void many(const int layout, const uint8_t *tile, uint32_t k, const aq_row
             _mm512_storeu_ps(y[r + (uint32_t)i], acc[i]);
         }
     }
-    __asm__ volatile("tilerelease");
+    TILE_END();
 }
 
 #define MANY(name, layout)                                                       \
@@ -283,18 +167,8 @@ INLINE void many(const int layout, const uint8_t *tile, uint32_t k, const aq_row
     {                                                                            \
         many(layout, tile, k, in, n, y);                                         \
     }
-#define SCALAR_MANY(name, layout)                                                \
-    void name(const uint8_t *tile, uint32_t k, const aq_rows_in *in, uint32_t n, \
-              float(*y)[AQ_LANES_MAX])                                           \
-    {                                                                            \
-        aq_isa_c16.many[layout](tile, k, in, n, y);                              \
-    }
 MANY(aq_amx_q8_0, AQ_L_Q8_0)
 MANY(aq_amx_q4_0, AQ_L_Q4_0)
 MANY(aq_amx_q4_1, AQ_L_Q4_1)
-SCALAR_MANY(aq_amx_q4_k, AQ_L_Q4_K)
-SCALAR_MANY(aq_amx_q5_k, AQ_L_Q5_K)
-SCALAR_MANY(aq_amx_q6_k, AQ_L_Q6_K)
 MANY(aq_amx_iq4_nl, AQ_L_IQ4_NL)
-SCALAR_MANY(aq_amx_iq4_xs, AQ_L_IQ4_XS)
 MANY(aq_amx_mxfp4, AQ_L_MXFP4)

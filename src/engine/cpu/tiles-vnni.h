@@ -2,9 +2,10 @@
 /* Tile kernels of quantised weights by VNNI (unsigned weights × signed inputs, four products summed
  * into 32 bits at once), for vectors of AQ_V = 16 or 8 lanes. Included by one file per instruction
  * set, which is compiled with that set's flags. Sums of integers are exact; weights that are signed
- * are shifted up by 128 (32 for Q6_K), and each sum starts at minus that times the sum of the
- * inputs (n32, n16). Per block of columns and input row there is one float step:
- * acc += (sum × weight scale) × input scale. */
+ * are shifted up by 128 (32 for Q6_K), and that times the sum of the inputs is taken off: at the start
+ * of a sum (n32), or with a sub-block's scale (sum16, sum32). Per block of columns and input row there
+ * is one float step, after 32 columns acc += (sum × weight scale) × input scale; that after 256 is
+ * written in cpu-priv.h. */
 #include "vec-priv.h"
 
 /* One function per number of rows, so that the sums of each stay in registers; the bits of a row
@@ -125,13 +126,11 @@ TILE_FN(tile_q4_1)
 
 /* ---- 4 bits that stand for a value of a table ---- */
 
-/* Sums of 32 columns at `at`; the table holds value + 128. */
+/* Add 32 columns at `at` to the sums; the table holds value + 128. */
 INLINE void values_32(const uint8_t *quads, vi table, const aq_row_in *row, size_t at, const int n,
                       vi *sum)
 {
     const vi low = V_SET8(15);
-    EACH (i, n)
-        sum[i] = V_SET32(row[i].n32[at / 32]);
     EACH (j, 4) {
         vi w = V_LOAD(quads + QUAD * (uint32_t)j), lo = V_SHUFFLE8(table, V_AND(w, low)),
            hi = V_SHUFFLE8(table, V_AND(V_SRL(w, 4), low));
@@ -159,6 +158,8 @@ INLINE void tile_values_n(const bool e8m0, const int8_t *value, const uint8_t *t
     for (uint32_t b = 0; b < k / 32; b++, tile += quads + 4 * QUAD) {
         vi sum[ROWS_MAX];
         fetch(tile, quads + 4 * QUAD, n);
+        EACH (i, n)
+            sum[i] = V_SET32(row[i].n32[b]);
         values_32(tile + quads, table, row, 32 * (size_t)b, n, sum);
         vf d;
         if (e8m0)
@@ -187,20 +188,158 @@ INLINE void tile_mxfp4_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, 
 }
 TILE_FN(tile_mxfp4)
 
-/* ---- blocks of 256 ---- */
+/* ---- blocks of 256 columns: sums with integer scales, one float step for all of them ---- */
 
-#if AQ_V == 16
-#define SCALAR aq_isa_c16
-#else
-#define SCALAR aq_isa_c
-#endif
-#define SCALAR_TILE(name, layout)                                                       \
-    static void name(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n, \
-                     float(*y)[AQ_LANES_MAX])                                           \
-    {                                                                                   \
-        SCALAR.tile[layout](tile, k, row, n, y);                                        \
+/* Q4_K, and Q5_K, which has 8 quads of high bits before the nibbles. */
+INLINE void tile_k_n(const bool five, const uint8_t *tile, uint32_t k, const aq_row_in *row,
+                     const int n, float (*y)[AQ_LANES_MAX])
+{
+    const vi low = V_SET8(15), bit4 = V_SET8(16);
+    const uint32_t nibbles = (five ? 48 : 16) * LANES;
+    vf acc[ROWS_MAX];
+    EACH (i, n)
+        acc[i] = V_ZERO_PS();
+    for (uint32_t b = 0; b < k / 256; b++, tile += nibbles + 128 * LANES) {
+        vi all[ROWS_MAX], mins[4]; /* mins of two sub-blocks side by side */
+        EACH (i, n)
+            all[i] = V_SET32(0);
+        for (uint32_t g = 0; g < 4; g++) {
+            const uint8_t *quads = tile + nibbles + 8 * QUAD * g;
+            const size_t at = 256 * (size_t)b + 64 * g;
+            fetch(tile + (nibbles / 4 + 32 * LANES) * g, nibbles / 4 + 32 * LANES, n);
+            EACH (h, 2) {
+                vi sum[ROWS_MAX], scale, min;
+                EACH (i, n)
+                    sum[i] = V_SET32(0);
+                EACH (j, 8) {
+                    vi w = V_LOAD(quads + QUAD * (uint32_t)j);
+                    w = V_AND(h ? V_SRL(w, 4) : w, low);
+                    if (five) {
+                        vi bits = V_LOAD(tile + 16 * LANES + QUAD * (uint32_t)j);
+                        bits = V_SLL(V_SRL(bits, (int)(2 * g) + h), 4);
+                        w = V_OR_AND(w, bits, bit4);
+                    }
+                    EACH (i, n)
+                        sum[i] = V_DOT(sum[i], w, quad(row[i].q + at + 32 * h + 4 * j));
+                }
+                k4_scale(tile + 4 * LANES, 2 * g + (uint32_t)h, &scale, &min);
+                mins[g] = h ? V_OR(mins[g], V_SLL(min, 16)) : min;
+                EACH (i, n)
+                    all[i] = V_ADD32(all[i], V_MUL32(sum[i], scale));
+            }
+        }
+        const vf d = V_LOAD_F16(tile), dmin = V_LOAD_F16(tile + 2 * LANES);
+        EACH (i, n) {
+            vi less = V_SET32(0);
+            EACH (g, 4)
+                less = V_DOT16(less, mins[g], pair(row[i].sum32 + 8 * b + 2 * g));
+            acc[i] = add_256(acc[i], all[i], d, row[i].d[b]);
+            acc[i] = take_256(acc[i], less, dmin, row[i].d[b]);
+        }
     }
-SCALAR_TILE(tile_q4_k, AQ_L_Q4_K)
-SCALAR_TILE(tile_q5_k, AQ_L_Q5_K)
-SCALAR_TILE(tile_q6_k, AQ_L_Q6_K)
-SCALAR_TILE(tile_iq4_xs, AQ_L_IQ4_XS)
+    EACH (i, n)
+        V_STORE_PS(y[i], acc[i]);
+}
+
+INLINE void tile_q4_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    tile_k_n(false, tile, k, row, n, y);
+}
+TILE_FN(tile_q4_k)
+
+INLINE void tile_q5_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    tile_k_n(true, tile, k, row, n, y);
+}
+TILE_FN(tile_q5_k)
+
+/* Weights are taken as 0 to 63: 32 × scale × the sum of the inputs comes off. */
+INLINE void tile_q6_k_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                        float (*y)[AQ_LANES_MAX])
+{
+    const vi low = V_SET8(15), high = V_SET8(0x30);
+    vf acc[ROWS_MAX];
+    EACH (i, n)
+        acc[i] = V_ZERO_PS();
+    for (uint32_t b = 0; b < k / 256; b++, tile += 210 * LANES) {
+        vi all[ROWS_MAX];
+        EACH (i, n)
+            all[i] = V_SET32(0);
+        for (uint32_t j = 0; j < 8; j++) {
+            const uint8_t *lo = tile + (18 + j / 4 * 64 + j % 2 * 32) * LANES,
+                          *hi = tile + (146 + j / 4 * 32) * LANES;
+            const int down = (int)(j % 4 / 2 * 4), part = (int)(j % 4);
+            const size_t at = 16 * (size_t)b + 2 * j;
+            vi scale[2];
+            fetch(tile + 27 * LANES * j, 27 * LANES, n);
+            EACH (half, 2) {
+                vi sum[ROWS_MAX];
+                EACH (i, n)
+                    sum[i] = V_SET32(0);
+                EACH (t, 4) {
+                    uint32_t quad_at = QUAD * (uint32_t)(4 * half + t);
+                    vi w = V_AND(V_SRL(V_LOAD(lo + quad_at), down), low), h = V_LOAD(hi + quad_at);
+                    /* this part's 2 bits to bits 4 and 5 */
+                    h = part < 2 ? V_SLL(h, 4 - 2 * part) : V_SRL(h, 2 * part - 4);
+                    w = V_OR_AND(w, h, high);
+                    EACH (i, n)
+                        sum[i] = V_DOT(sum[i], w,
+                                       quad(row[i].q + 16 * (at + (size_t)half) + 4 * (size_t)t));
+                }
+                scale[half] = B_TO_32_SIGNED(B_LOAD(tile + (2 + 2 * j + (uint32_t)half) * LANES));
+                EACH (i, n)
+                    all[i] = V_ADD32(all[i], V_MUL32(sum[i], scale[half]));
+            }
+            const vi off = scale_pair(scale, -32);
+            EACH (i, n)
+                all[i] = V_DOT16(all[i], off, pair(row[i].sum16 + at));
+        }
+        const vf d = V_LOAD_F16(tile);
+        EACH (i, n)
+            acc[i] = add_256(acc[i], all[i], d, row[i].d[b]);
+    }
+    EACH (i, n)
+        V_STORE_PS(y[i], acc[i]);
+}
+TILE_FN(tile_q6_k)
+
+/* Values are taken as 1 to 241: 128 × scale × the sum of the inputs comes off. */
+INLINE void tile_iq4_xs_n(const uint8_t *tile, uint32_t k, const aq_row_in *row, const int n,
+                          float (*y)[AQ_LANES_MAX])
+{
+    const vi table = table_of(aq_iq4_value);
+    vf acc[ROWS_MAX];
+    EACH (i, n)
+        acc[i] = V_ZERO_PS();
+    for (uint32_t b = 0; b < k / 256; b++, tile += 136 * LANES) {
+        vi all[ROWS_MAX];
+        EACH (i, n)
+            all[i] = V_SET32(0);
+        for (uint32_t g = 0; g < 4; g++) {
+            vi scale[2];
+            fetch(tile + 34 * LANES * g, 34 * LANES, n);
+            EACH (h, 2) {
+                const uint32_t j = 2 * g + (uint32_t)h;
+                vi sum[ROWS_MAX];
+                EACH (i, n)
+                    sum[i] = V_SET32(0);
+                values_32(tile + (8 + 16 * j) * LANES, table, row, 256 * (size_t)b + 32 * j, n,
+                          sum);
+                scale[h] = iq4_xs_scale(tile, j);
+                EACH (i, n)
+                    all[i] = V_ADD32(all[i], V_MUL32(sum[i], scale[h]));
+            }
+            const vi off = scale_pair(scale, -128);
+            EACH (i, n)
+                all[i] = V_DOT16(all[i], off, pair(row[i].sum32 + 8 * b + 2 * g));
+        }
+        const vf d = V_LOAD_F16(tile);
+        EACH (i, n)
+            acc[i] = add_256(acc[i], all[i], d, row[i].d[b]);
+    }
+    EACH (i, n)
+        V_STORE_PS(y[i], acc[i]);
+}
+TILE_FN(tile_iq4_xs)
