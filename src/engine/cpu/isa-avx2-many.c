@@ -9,6 +9,7 @@
 #include <immintrin.h>
 
 #include "isa-avx2-priv.h"
+#include "quant-priv.h"
 
 #if defined(__clang__)
 #define EACH(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
@@ -24,6 +25,7 @@
 
 typedef struct weights {
     __m256i quad[BLOCK / 4];
+    __m256i size[BLOCK / 4];       /* magnitudes, of types whose weights stay signed */
     __m256 scale[SUBS], min[SUBS]; /* of types with blocks of 32 */
     /* of those with blocks of 256: */
     __m256i by[2 * SUBS]; /* a scale in both halves of a lane, per 32 columns; Q6_K: per 16 */
@@ -80,10 +82,10 @@ INLINE void unpack_4(const bool min, const uint8_t *tile, uint32_t n_sub, weight
     }
 }
 
-/* value + 12 */
+/* value + 16 */
 INLINE void unpack_mxfp4(const uint8_t *tile, uint32_t n_sub, weights *o)
 {
-    static const int8_t value[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+    static const int8_t value[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
     const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)value));
     for (uint32_t j = 0; j < n_sub; j++, tile += 17 * LANES) {
         o->scale[j] = aq_avx2_half_e8m0(tile);
@@ -92,6 +94,47 @@ INLINE void unpack_mxfp4(const uint8_t *tile, uint32_t n_sub, weights *o)
             o->quad[i] = _mm256_shuffle_epi8(table, o->quad[i]);
     }
 }
+
+/* ---- weights that stay signed ---- */
+
+/* 32 columns of nibbles, through a table. */
+INLINE void values_32(const uint8_t *quads, __m256i table, __m256i *ret, __m256i *ret_size)
+{
+    nibbles_32(quads, ret);
+    EACH (i, 8) {
+        ret[i] = _mm256_shuffle_epi8(table, ret[i]);
+        ret_size[i] = _mm256_abs_epi8(ret[i]);
+    }
+}
+
+INLINE void unpack_iq4(const bool xs, const uint8_t *tile, uint32_t n_sub, weights *o)
+{
+    const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)aq_iq4_value));
+    if (xs)
+        o->d = load_f16(tile);
+    for (uint32_t j = 0; j < n_sub; j++) {
+        const uint8_t *t = tile + j * 18 * LANES;
+        if (xs)
+            o->by[j] = aq_avx2_iq4_xs_scale(tile, j);
+        else
+            o->scale[j] = load_f16(t);
+        values_32(xs ? tile + (8 + 16 * j) * LANES : t + 2 * LANES, table, o->quad + 8 * j,
+                  o->size + 8 * j);
+    }
+}
+
+INLINE void unpack_q8_0(const uint8_t *tile, uint32_t n_sub, weights *o)
+{
+    for (uint32_t j = 0; j < n_sub; j++, tile += 34 * LANES) {
+        o->scale[j] = load_f16(tile);
+        EACH (i, 8) {
+            o->quad[8 * j + (uint32_t)i] = load(tile + 2 * LANES + 32 * i);
+            o->size[8 * j + (uint32_t)i] = _mm256_abs_epi8(o->quad[8 * j + (uint32_t)i]);
+        }
+    }
+}
+
+/* ---- blocks of 256 ---- */
 
 INLINE __m128i row_of(const uint8_t *s, uint32_t i)
 {
@@ -183,6 +226,15 @@ INLINE void unpack(const int layout, const uint8_t *tile, size_t b, uint32_t n_s
     case AQ_L_Q4_1:
         unpack_4(true, tile + b * SUBS * 20 * LANES, n_sub, o);
         break;
+    case AQ_L_Q8_0:
+        unpack_q8_0(tile + b * SUBS * 34 * LANES, n_sub, o);
+        break;
+    case AQ_L_IQ4_NL:
+        unpack_iq4(false, tile + b * SUBS * 18 * LANES, n_sub, o);
+        break;
+    case AQ_L_IQ4_XS:
+        unpack_iq4(true, tile + b * 136 * LANES, n_sub, o);
+        break;
     case AQ_L_Q4_K:
         unpack_k(false, tile + b * 144 * LANES, o);
         break;
@@ -224,7 +276,28 @@ INLINE void add_sums(const __m256i *w, const int8_t *q, size_t wide, const int n
     }
 }
 
+/* The same of n quads of signed weights: 16 bits hold the products of one, magnitudes × inputs that take
+ * the weights' signs. */
+INLINE void add_signed(const __m256i *w, const __m256i *size, const int8_t *q, size_t wide,
+                       const int n, __m256i by, __m256i *all)
+{
+    EACH (t, n) {
+        const __m256i v = w[t], mag = size[t];
+        EACH (i, 4) {
+            __m256i x = _mm256_sign_epi8(quad(q + (size_t)i * wide + 4 * t), v);
+            x = _mm256_madd_epi16(_mm256_maddubs_epi16(mag, x), by);
+            all[i] = _mm256_add_epi32(all[i], x);
+            PIN(all[i]);
+        }
+    }
+}
+
 /* ---- blocks of 32 ---- */
+
+INLINE bool is_signed(int layout)
+{
+    return layout == AQ_L_Q8_0 || layout == AQ_L_IQ4_NL || layout == AQ_L_IQ4_XS;
+}
 
 /* Sub-block j (of all: block) of four rows. */
 INLINE void dot_32(const int layout, const weights *w, const int8_t *q, size_t wide, uint32_t j,
@@ -232,12 +305,16 @@ INLINE void dot_32(const int layout, const weights *w, const int8_t *q, size_t w
 {
     const __m256i one = _mm256_set1_epi16(1);
     const __m256i *quads = w->quad + 8 * j;
-    EACH (i, 4) /* MXFP4: -12 Σ q */
-        sum[i] = layout == AQ_L_MXFP4 ? _mm256_set1_epi32(row[i].n32[block] / 32 * 3)
-                                      : _mm256_setzero_si256();
+    EACH (i, 4) { /* MXFP4: -16 Σ q */
+        sum[i] = _mm256_setzero_si256();
+        if (layout == AQ_L_MXFP4)
+            sum[i] = _mm256_srai_epi32(_mm256_set1_epi32(row[i].n32[block]), 3);
+    }
     if (layout == AQ_L_MXFP4) { /* 16 bits hold four quads */
         add_sums(quads, q, wide, 4, one, sum);
         add_sums(quads + 4, q + 16, wide, 4, one, sum);
+    } else if (is_signed(layout)) {
+        add_signed(quads, w->size + 8 * j, q, wide, 8, one, sum);
     } else {
         add_sums(quads, q, wide, 8, one, sum);
     }
@@ -249,7 +326,7 @@ INLINE void float_step(const int layout, const weights *w, uint32_t j, const flo
     EACH (i, 4) {
         __m256 by = _mm256_mul_ps(w->scale[j], _mm256_set1_ps(d[i]));
         acc[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[i]), by, acc[i]);
-        if (layout != AQ_L_MXFP4)
+        if (layout == AQ_L_Q4_0 || layout == AQ_L_Q4_1)
             acc[i] = _mm256_fmadd_ps(w->min[j], _mm256_set1_ps(s[i]), acc[i]);
         PIN(acc[i]);
     }
@@ -262,7 +339,9 @@ INLINE void add_sub(const int layout, const weights *w, const int8_t *q, size_t 
                     __m256i *all)
 {
     const __m256i *quads = w->quad + 8 * j;
-    if (layout == AQ_L_Q4_K) {
+    if (layout == AQ_L_IQ4_XS) {
+        add_signed(quads, w->size + 8 * j, q, wide, 8, w->by[j], all);
+    } else if (layout == AQ_L_Q4_K) {
         add_sums(quads, q, wide, 8, w->by[j], all);
     } else if (layout == AQ_L_Q5_K) {
         add_sums(quads, q, wide, 4, w->by[j], all);
@@ -288,18 +367,19 @@ INLINE void dot_pairs(const weights *w, const int16_t *const *sum, const int n, 
 INLINE void float_step_256(const int layout, const weights *w, size_t b, const aq_row_in *row,
                            const float *d, __m256i *all, __m256 *acc)
 {
-    const bool six = layout == AQ_L_Q6_K;
+    const bool six = layout == AQ_L_Q6_K, min = layout == AQ_L_Q4_K || layout == AQ_L_Q5_K;
     const int16_t *at[4];
     __m256i off[4];
     EACH (i, 4)
         at[i] = six ? row[i].sum16 + 16 * b : row[i].sum32 + 8 * b;
-    dot_pairs(w, at, six ? 8 : 4, off);
+    if (six || min)
+        dot_pairs(w, at, six ? 8 : 4, off);
     EACH (i, 4) {
         const __m256 by = _mm256_set1_ps(d[i]);
         if (six)
             all[i] = _mm256_sub_epi32(all[i], _mm256_slli_epi32(off[i], 5));
         acc[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(all[i]), _mm256_mul_ps(w->d, by), acc[i]);
-        if (!six)
+        if (min)
             acc[i] =
                 _mm256_fnmadd_ps(_mm256_cvtepi32_ps(off[i]), _mm256_mul_ps(w->dmin, by), acc[i]);
     }
@@ -310,7 +390,8 @@ INLINE void float_step_256(const int layout, const weights *w, size_t b, const a
 INLINE void many(const int layout, const uint8_t *tile, uint32_t k, const aq_rows_in *in,
                  uint32_t n, float (*y)[AQ_LANES_MAX])
 {
-    const bool of_256 = layout == AQ_L_Q4_K || layout == AQ_L_Q5_K || layout == AQ_L_Q6_K;
+    const bool of_256 =
+        layout == AQ_L_Q4_K || layout == AQ_L_Q5_K || layout == AQ_L_Q6_K || layout == AQ_L_IQ4_XS;
     weights w;
     for (uint32_t b = 0; b * BLOCK < k; b++) {
         const uint32_t n_sub = AQ_MIN((k - b * BLOCK) / 32, SUBS);
@@ -349,9 +430,12 @@ INLINE void many(const int layout, const uint8_t *tile, uint32_t k, const aq_row
     {                                                                            \
         many(layout, tile, k, in, n, y);                                         \
     }
+MANY(aq_avx2_many_q8_0, AQ_L_Q8_0)
 MANY(aq_avx2_many_q4_0, AQ_L_Q4_0)
 MANY(aq_avx2_many_q4_1, AQ_L_Q4_1)
 MANY(aq_avx2_many_q4_k, AQ_L_Q4_K)
 MANY(aq_avx2_many_q5_k, AQ_L_Q5_K)
 MANY(aq_avx2_many_q6_k, AQ_L_Q6_K)
+MANY(aq_avx2_many_iq4_nl, AQ_L_IQ4_NL)
+MANY(aq_avx2_many_iq4_xs, AQ_L_IQ4_XS)
 MANY(aq_avx2_many_mxfp4, AQ_L_MXFP4)

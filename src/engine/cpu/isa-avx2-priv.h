@@ -50,6 +50,12 @@ void aq_avx2_many_q5_k(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint
                        float (*y)[AQ_LANES_MAX]);
 void aq_avx2_many_q6_k(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
                        float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_q8_0(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                       float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_iq4_nl(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                         float (*y)[AQ_LANES_MAX]);
+void aq_avx2_many_iq4_xs(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
+                         float (*y)[AQ_LANES_MAX]);
 void aq_avx2_many_mxfp4(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
                         float (*y)[AQ_LANES_MAX]);
 void aq_avx2_quant(const float *x, uint32_t k, const aq_row_q *o);

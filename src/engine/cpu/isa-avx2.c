@@ -3,9 +3,11 @@
  * call into it unless CPUID has said so, and it defines no inline function that another file could
  * pick up. Any thread.
  *
- * An integer tile kernel, per block of 32 columns and input row: quads of unsigned weights × signed
- * input bytes (maddubs: sums of 2 in 16 bits), added up, then sums of 4 in 32 bits, one lane per
- * weight row; then one float step per lane. 16 bits hold what they must:
+ * An integer tile kernel, per 32 columns and input row: quads of unsigned weights × signed input bytes
+ * (maddubs: sums of 2 in 16 bits), added up, then sums of 4 in 32 bits, one lane per weight row. For
+ * types with blocks of 32 that is followed by a float step per lane. For those with blocks of 256 the
+ * multiplication that makes 32 bits of 16 brings in the sub-block's scale, and the float step comes
+ * once per block. 16 bits hold what they must:
  *   4-bit weights  15 × 127 × 2 × 8 quads = 30,480      5-bit  31 × 127 × 2 × 4 quads = 31,496
  *   6-bit          63 × 127 × 2 × 2 quads = 32,004      8-bit  128 × 127 × 2 = 32,512 */
 #include <immintrin.h>
@@ -867,11 +869,14 @@ const aq_isa aq_isa_avx2 = {
              [AQ_L_IQ4_NL] = tile_iq4_nl,
              [AQ_L_IQ4_XS] = tile_iq4_xs,
              [AQ_L_MXFP4] = tile_mxfp4},
-    .many = {[AQ_L_Q4_0] = aq_avx2_many_q4_0,
+    .many = {[AQ_L_Q8_0] = aq_avx2_many_q8_0,
+             [AQ_L_Q4_0] = aq_avx2_many_q4_0,
              [AQ_L_Q4_1] = aq_avx2_many_q4_1,
              [AQ_L_Q4_K] = aq_avx2_many_q4_k,
              [AQ_L_Q5_K] = aq_avx2_many_q5_k,
              [AQ_L_Q6_K] = aq_avx2_many_q6_k,
+             [AQ_L_IQ4_NL] = aq_avx2_many_iq4_nl,
+             [AQ_L_IQ4_XS] = aq_avx2_many_iq4_xs,
              [AQ_L_MXFP4] = aq_avx2_many_mxfp4},
     .quant = aq_avx2_quant,
     .quant_256 = aq_avx2_quant_256,

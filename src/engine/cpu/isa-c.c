@@ -150,18 +150,18 @@ static void k4_scale(const uint8_t *s, uint32_t lanes, uint32_t j, uint8_t *ret_
     }
 }
 
-/* Sums of a block of 256 columns, and the float step that ends it. */
+/* Sums of a block of 256 columns, and the float step that ends it. There is one copy of it, for any number
+ * of rows: where a CPU has fused multiplications, compilers fuse in one copy and not in another. */
 typedef int32_t sums[AQ_TILE_ROWS][AQ_LANES_MAX]; /* [input row][weight row] */
 
-static void add_block(const uint32_t lanes, const uint8_t *d_of, uint32_t b, const aq_row_in *row,
-                      uint32_t n, const sums sum, bool minus, float (*y)[AQ_LANES_MAX])
+static __attribute__((noinline)) void add_block(uint32_t lanes, const uint8_t *d_of, uint32_t b,
+                                                const aq_row_in *row, uint32_t n, const sums sum,
+                                                float sign, float (*y)[AQ_LANES_MAX])
 {
     for (uint32_t r = 0; r < lanes; r++) {
-        float d = f16(d_of + 2 * r);
-        for (uint32_t i = 0; i < n; i++) {
-            float add = (float)sum[i][r] * (d * row[i].d[b]);
-            y[i][r] += minus ? -add : add;
-        }
+        float d = sign * f16(d_of + 2 * r);
+        for (uint32_t i = 0; i < n; i++)
+            y[i][r] += (float)sum[i][r] * (d * row[i].d[b]);
     }
 }
 
@@ -189,8 +189,8 @@ static inline void tile_k(const bool five, const uint32_t lanes, const uint8_t *
                 }
             }
         }
-        add_block(lanes, tile, b, row, n, sum, false, y);
-        add_block(lanes, tile + 2 * lanes, b, row, n, mins, true, y);
+        add_block(lanes, tile, b, row, n, sum, 1, y);
+        add_block(lanes, tile + 2 * lanes, b, row, n, mins, -1, y);
     }
 }
 
@@ -231,7 +231,7 @@ static inline void tile_q6_k(const uint32_t lanes, const uint8_t *tile, uint32_t
                 }
             }
         }
-        add_block(lanes, tile, b, row, n, sum, false, y);
+        add_block(lanes, tile, b, row, n, sum, 1, y);
     }
 }
 LANES_FN_MANY(tile_q6_k)
@@ -292,7 +292,7 @@ static inline void tile_iq4_xs(const uint32_t lanes, const uint8_t *tile, uint32
                     sum[i][r] += scale * nibbles_dot(lanes, tile + 8 * lanes + 16 * j * lanes,
                                                      aq_iq4_value, r, row[i].q + 256 * b + 32 * j);
             }
-        add_block(lanes, tile, b, row, n, sum, false, y);
+        add_block(lanes, tile, b, row, n, sum, 1, y);
     }
 }
 LANES_FN_MANY(tile_iq4_xs)
