@@ -8,9 +8,10 @@
 
 #include "product-priv.h"
 
-#define MOST 32u     /* queries of a piece */
-#define FEW 32u      /* entries that are floats at a time */
-#define RUNS_MAX 64u /* seqs of a job */
+#define MOST 32u       /* queries of a piece */
+#define FEW 32u        /* entries that are floats at a time */
+#define AS_THEY_LIE 8u /* queries that read them from their page */
+#define RUNS_MAX 64u   /* seqs of a job */
 
 typedef struct attn_job {
     const aq_cpu *c;
@@ -43,7 +44,8 @@ static const float *entries(const attn_job *j, const void *p, uint32_t row_bytes
         j->c->isa->from_f16(p, (size_t)n * d, buf);
     else
         for (uint32_t t = 0; t < n; t++)
-            aq_kv_q8_get((const uint8_t *)p + (size_t)t * row_bytes, d, buf + (size_t)t * d);
+            (j->c->isa->from_q8 ? j->c->isa->from_q8 : aq_kv_q8_get)(
+                (const uint8_t *)p + (size_t)t * row_bytes, d, buf + (size_t)t * d);
     return buf;
 }
 
@@ -66,8 +68,8 @@ static float (*part_of(float (*p)[AQ_ATTN_TOK], uint32_t t))[AQ_ATTN_TOK]
     return (float(*)[AQ_ATTN_TOK])(void *)(p[0] + t);
 }
 
-/* Queries [i, i + m) see entries [t, t + n) of a seq, within a block. They are made floats a few at a
- * time, so that those stay in the first cache for all queries. */
+/* Queries [i, i + m) see entries [t, t + n) of a seq, within a block. Few queries take them as they
+ * lie; for many they are made floats, a few at a time, so that those stay in the first cache. */
 static void see_range(const attn_job *j, const aq_run *run, uint32_t kv_head, uint32_t worker,
                       queries *s, uint32_t i, uint32_t m, uint32_t t, uint32_t n)
 {
@@ -76,6 +78,16 @@ static void see_range(const attn_job *j, const aq_run *run, uint32_t kv_head, ui
     uint32_t page = run->page[t / AQ_PAGE_TOK], at = t % AQ_PAGE_TOK;
     float *buf = j->c->entries + (size_t)worker * AQ_ATTN_TOK * j->c->wide_kv;
     float p[MOST][AQ_ATTN_TOK], top[MOST], keep[MOST];
+    if (m <= AS_THEY_LIE && isa->scores_kv[kv->type]) {
+        const void *v = kv->v_off ? aq_kv_v(kv, page, kv_head, at) : NULL; /* latent: K is V */
+        const void *k = aq_kv_k(kv, page, kv_head, at);
+        isa->scores_kv[kv->type](s->q + i, m, k, kv->k_bytes, n, kv->d_k, j->d->score_scale, p,
+                                 top);
+        weigh(j, s, i, m, n, p, top, keep);
+        isa->mix_kv[kv->type]((const void *)p, m, v ? v : k, v ? kv->v_bytes : kv->k_bytes, n,
+                              kv->d_v, keep, s->o + i);
+        return;
+    }
     for (uint32_t a = 0, few; a < n; a += few) {
         few = AQ_MIN(n - a, FEW);
         const float *k =
