@@ -504,6 +504,7 @@ static void test_entries(const aq_isa *isa, uint32_t type, uint32_t d, uint32_t 
     float(*s)[AQ_ATTN_TOK] = get(sizeof *s * M), (*s2)[AQ_ATTN_TOK] = get(sizeof *s * M);
     float *x = get(M * d * 4), *y = get(2 * M * d * 4), *kv = get((size_t)n_tok * d * 4);
     uint8_t *lie = get(n_tok * step);
+    const aq_entries in = {.p = lie, .step = step, .ahead = lie, .ahead_step = step};
     bool bits = true;
 
     for (uint32_t i = 0; i < M * d; i++)
@@ -537,12 +538,12 @@ static void test_entries(const aq_isa *isa, uint32_t type, uint32_t d, uint32_t 
                 o[h][i] = o2[h][i] = rnd_normal();
         }
         isa->scores(q, m, kv, n_tok, d, 0.125f, s, top);
-        isa->scores_kv[type](q, m, lie, step, n_tok, d, 0.125f, s2, top2);
+        isa->scores_kv[type](q, m, &in, n_tok, d, 0.125f, s2, top2);
         for (uint32_t h = 0; h < m; h++)
             bits = bits && !memcmp(s[h], s2[h], n_tok * 4);
         bits = bits && !memcmp(top, top2, m * 4);
         isa->mix((const void *)s, m, kv, n_tok, d, c, o);
-        isa->mix_kv[type]((const void *)s, m, lie, step, n_tok, d, c, o2);
+        isa->mix_kv[type]((const void *)s, m, &in, n_tok, d, c, o2);
         for (uint32_t h = 0; h < m; h++)
             bits = bits && !memcmp(o[h], o2[h], d * 4);
     }
