@@ -106,9 +106,8 @@ static int decode(bench *b, uint32_t seq, double *ret_tok_s, aq_err *err)
     }
     *ret_tok_s = b->n_gen * 1e6 / (double)AQ_MAX(aq_now_us() - t0, 1);
     return rc < 0 ? rc
-                  : be->apply(b->s,
-                              &(aq_op){.kind = AQ_OP_KEEP, .seq = seq, .arg = b->depth[seq]}, 1,
-                              err);
+                  : be->apply(b->s, &(aq_op){.kind = AQ_OP_KEEP, .seq = seq, .arg = b->depth[seq]},
+                              1, err);
 }
 
 static bool has(aq_str s, const char *part)
@@ -151,7 +150,8 @@ static uint64_t kv_bytes(const bench *b, uint32_t n_tok)
 
 int main(int argc, char **argv)
 {
-    static const char *const kv[] = {[AQ_KV_F16] = "f16", [AQ_KV_F32] = "f32", [AQ_KV_Q8_0] = "q8_0"};
+    static const char *const kv[] = {
+        [AQ_KV_F16] = "f16", [AQ_KV_F32] = "f32", [AQ_KV_Q8_0] = "q8_0"};
     bench b = {.kv = UINT32_MAX, .rng = 1};
     aq_err err = {0};
     double rate[2];
