@@ -94,5 +94,5 @@ for m in models:
                   (len(theirs), mid(a, '%.1f'), mid(b, '%.1f'), mid(theirs), '' if good else ' IS MORE', o['deep'],
                    statistics.median(deep) / statistics.median(b)), flush=True)
 if not peer_there:
-    print('llama.cpp was not measured beside it' + ('' if not o['peer'] else ': no llama-bench in PATH, and LLAMA_BENCH is not set'))
+    print('llama.cpp was not measured beside it' + ('' if not o['peer'] else ': there is no %s (PATH, LLAMA_BENCH)' % bench[0]))
 sys.exit(missed)
