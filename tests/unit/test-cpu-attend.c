@@ -133,13 +133,18 @@ static void test(const char *path, uint32_t type, uint32_t window, bool sink)
 
 int main(void)
 {
+    bool less = getenv("AQ_SANITIZE") != NULL; /* every way of cutting once */
     for (size_t p = 0; p < AQ_LEN(paths); p++) {
         if (!aq_isa_find(paths[p])) {
             tap_skip(paths[p], "this CPU does not have the path");
             continue;
         }
         for (uint32_t type = 0; type < AQ_KV_TYPES; type++) {
+            if (less && (type == AQ_KV_F32 || paths[p][0] == 'c'))
+                continue;
             test(paths[p], type, 0, false);
+            if (less)
+                continue;
             test(paths[p], type, 0, true);
             test(paths[p], type, 530, true);
             test(paths[p], type, 880, false);
