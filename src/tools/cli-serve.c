@@ -243,7 +243,7 @@ int cli_serve(int argc, char **argv)
         return cli_error(CLI_CANNOT, "serve", "no thread can be made");
     code = run(&s);
     if (code == CLI_OK) {
-        aq_log_set(log_cb, NULL, AQ_LOG_INFO);
+        aq_log_set(log_cb, NULL, cli_timing() ? AQ_LOG_DEBUG : AQ_LOG_INFO);
         pthread_join(waiter, NULL);
         aq_log_set(NULL, NULL, AQ_LOG_INFO);
     } else {

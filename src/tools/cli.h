@@ -38,6 +38,8 @@ int cli_flush(void);
 int cli_read_file(const char *path, size_t max, aq_bytes *ret, aq_err *err);
 /** Runtime from AQ_CPU and --threads (0 = all). */
 int cli_rt(uint32_t n_threads, aq_rt **ret, aq_err *err);
+/** Lines for each window and request are wanted (AQ_TIMING=1). */
+bool cli_timing(void);
 /** Tokens of an OLG1 file or of text with ids between white space. */
 int cli_read_tokens(const char *path, aq_toks *ret, aq_err *err);
 

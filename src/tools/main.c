@@ -153,6 +153,13 @@ static int run(int argc, char **argv)
     return cli_error(CLI_CANNOT, argv[1], "no such command (aquifer-cli --help lists them)");
 }
 
+static bool timing_asked;
+
+bool cli_timing(void)
+{
+    return timing_asked;
+}
+
 /* AQ_TIMING=1: each request and each window of it, on stderr. */
 static void timing_cb(void *user, int level, const char *line)
 {
@@ -167,7 +174,8 @@ int main(int argc, char **argv)
     const char *timing = getenv("AQ_TIMING");
 
     hold_standard_files();
-    if (timing && !strcmp(timing, "1"))
+    timing_asked = timing && !strcmp(timing, "1");
+    if (timing_asked)
         aq_log_set(timing_cb, NULL, AQ_LOG_DEBUG);
     signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error like a full disk */
     int rc = run(argc, argv);

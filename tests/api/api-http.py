@@ -77,4 +77,12 @@ s = Real(GUIDE, '--lan')
 ok(s.hello.get('key', '').startswith('aq-') and s.chat('hi').status == 401
    and s.chat('hi', max_tokens=1, headers={'x-api-key': s.hello['key']}).status == 200, 'the LAN needs a key, and one is made', s.hello)
 s.close()
+p = subprocess.Popen([cli, 'serve', '-m', GUIDE, '--port', '0', '--json'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                     env={**os.environ, 'AQ_CPU': '', 'AQ_TIMING': '1'})
+s = Server()
+s.port = json.loads(p.stdout.readline())['port']
+s.chat('hi', max_tokens=2)
+p.send_signal(signal.SIGTERM)
+said = p.communicate(timeout=HANG_S)[1]
+ok(p.returncode == 0 and ' window=' in said and ' request ' in said, 'AQ_TIMING=1: a line for each window, and one for the request', said)
 done()

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "cpu-priv.h"
+#include "forward-priv.h"
 #include "model-priv.h"
 #include "tap.h"
 
@@ -528,6 +529,67 @@ static void test_attention(const aq_isa *isa, uint32_t d, uint32_t n_tok)
     free(kv);
 }
 
+/* Entries as they lie in a page: the bits of the same made floats, for any number of queries. */
+static void test_entries(const aq_isa *isa, uint32_t type, uint32_t d, uint32_t n_tok)
+{
+    enum { M = 8 };
+    const bool q8 = type == AQ_KV_Q8_0;
+    const size_t step = q8 ? (d + 31) / 32 * 34 : d * 2;
+    const float *q[M];
+    float *o[M], *o2[M], c[M], top[M], top2[M];
+    float(*s)[AQ_ATTN_TOK] = get(sizeof *s * M), (*s2)[AQ_ATTN_TOK] = get(sizeof *s * M);
+    float *x = get(M * d * 4), *y = get(2 * M * d * 4), *kv = get((size_t)n_tok * d * 4);
+    uint8_t *lie = get(n_tok * step);
+    const aq_entries in = {.p = lie, .step = step, .ahead = lie, .ahead_step = step};
+    bool bits = true;
+
+    for (uint32_t i = 0; i < M * d; i++)
+        x[i] = rnd_normal();
+    for (uint32_t t = 0; t < n_tok; t++) {
+        float *e = kv + (size_t)t * d;
+        uint8_t *to = lie + t * step;
+        for (uint32_t i = 0; i < d; i++)
+            e[i] = rnd_normal();
+        if (q8) {
+            aq_kv_q8_put(e, d, to);
+            aq_kv_q8_get(to, d, e);
+            if (isa->from_q8) {
+                isa->from_q8(to, d, y);
+                bits = bits && !memcmp(y, e, d * 4);
+            }
+        } else {
+            isa->to_f16(e, d, (uint16_t *)(void *)to);
+            isa->from_f16((const uint16_t *)(const void *)to, d, e);
+        }
+    }
+    ok(bits, "%s entries of type %u, d=%u tok=%u: as they are made floats by the scalar form",
+       isa->name, type, d, n_tok);
+    for (uint32_t m = 1; m <= M && isa->scores_kv[type]; m++) {
+        for (uint32_t h = 0; h < m; h++) {
+            q[h] = x + h * d;
+            o[h] = y + h * d;
+            o2[h] = y + (M + h) * d;
+            c[h] = rnd_normal();
+            for (uint32_t i = 0; i < d; i++)
+                o[h][i] = o2[h][i] = rnd_normal();
+        }
+        isa->scores(q, m, kv, n_tok, d, 0.125f, s, top);
+        isa->scores_kv[type](q, m, &in, n_tok, d, 0.125f, s2, top2);
+        for (uint32_t h = 0; h < m; h++)
+            bits = bits && !memcmp(s[h], s2[h], n_tok * 4);
+        bits = bits && !memcmp(top, top2, m * 4);
+        isa->mix((const void *)s, m, kv, n_tok, d, c, o);
+        isa->mix_kv[type]((const void *)s, m, &in, n_tok, d, c, o2);
+        for (uint32_t h = 0; h < m; h++)
+            bits = bits && !memcmp(o[h], o2[h], d * 4);
+    }
+    ok(bits, "%s entries of type %u, d=%u tok=%u: the bits of floats for 1 to %d queries",
+       isa->name, type, d, n_tok, M);
+    void *all[] = {s, s2, x, y, kv, lie};
+    for (size_t i = 0; i < AQ_LEN(all); i++)
+        free(all[i]);
+}
+
 static void test_delta(const aq_isa *isa, uint32_t d)
 {
     float *q = get(d * 4), *k = get(d * 4), *v = get(d * 4), *o = get(d * 4), *o2 = get(d * 4);
@@ -604,6 +666,16 @@ int main(int argc, char **argv)
         test_attention(isa, 80, 5);
         test_attention(isa, 20, 1);
         test_attention(isa, 576, 16);
+        for (uint32_t type = 0; type < AQ_KV_TYPES; type++) {
+            if (!isa->scores_kv[type] && (type != AQ_KV_Q8_0 || !isa->from_q8))
+                continue;
+            test_entries(isa, type, 64, 64);
+            test_entries(isa, type, 128, 37);
+            test_entries(isa, type, 80, 5);
+            test_entries(isa, type, 20, 1);
+            test_entries(isa, type, 13, 9);
+            test_entries(isa, type, 576, 16);
+        }
     }
     test_stored(8);
     test_stored(16);

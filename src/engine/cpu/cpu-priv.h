@@ -56,6 +56,7 @@
 #define AQ_TILE_ROWS 8u  /* input rows that a tile kernel takes at most */
 #define AQ_MANY_ROWS 64u /* and those that an aq_many_fn takes, a multiple of 16 */
 #define AQ_MANY_MIN 8u   /* from here on it pays */
+#define AQ_KV_TYPES 3u   /* AQ_KV_F16 … */
 #define AQ_ATTN_TOK 64u  /* KV entries between two looks at the running maximum */
 
 /* The layouts that kernels know, in the order of their tables. */
@@ -122,6 +123,14 @@ typedef struct aq_row_q {
     int16_t *sum16, *sum32;
 } aq_row_q;
 
+/** KV entries of one head as they lie in a page. */
+typedef struct aq_entries {
+    const uint8_t *p;
+    size_t step;          /* bytes from one to the next */
+    const uint8_t *ahead; /* what will be read next: asked of memory meanwhile, ahead_step bytes */
+    size_t ahead_step;    /* for each entry; NULL = nothing */
+} aq_entries;
+
 /** Kernels of one instruction set. Bits may differ between paths; within a path a row's bits depend
  * on that row alone. */
 typedef struct aq_isa {
@@ -147,6 +156,14 @@ typedef struct aq_isa {
     /** o[i] [d] = c[i] × o[i] + Σ p[i][t] v_t; v [n_tok][d]. */
     void (*mix)(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
                 uint32_t d, const float *c, float *const *o);
+    /** scores and mix on entries as they lie in a page, by AQ_KV_*: the same bits, for few heads
+     * faster. NULL = not on this path. */
+    void (*scores_kv[AQ_KV_TYPES])(const float *const *q, uint32_t m, const aq_entries *,
+                                   uint32_t n_tok, uint32_t d, float scale, float (*s)[AQ_ATTN_TOK],
+                                   float *top);
+    void (*mix_kv[AQ_KV_TYPES])(const float (*p)[AQ_ATTN_TOK], uint32_t m, const aq_entries *,
+                                uint32_t n_tok, uint32_t d, const float *c, float *const *o);
+    void (*from_q8)(const uint8_t *p, uint32_t d, float *y); /* aq_kv_q8_get, or NULL */
     /** One step of one head of a delta net of d × d, both sums in f32: for each value column j,
      * S_j ← e S_j; r = beta (v_j - S_j · k); S_j ← S_j + r k; o_j = S_j · q. s_in may be s_out. */
     void (*delta)(uint32_t d, float e, float beta, const float *q, const float *k, const float *v,

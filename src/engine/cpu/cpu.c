@@ -71,6 +71,8 @@ static void cpu_close(void *ctx)
     free(c->side);
     free(c->panel);
     free(c->entries);
+    free(c->sums);
+    free(c->spans);
     free(c);
 }
 AQ_CLEANUP_FUNC(void *, cpu_close)
@@ -148,13 +150,16 @@ static int cpu_open(aq_rt *rt, const aq_model *m, void **ret, aq_err *err)
     c->active = calloc(c->n_exp + 1, sizeof *c->active);
     c->entries = aligned_alloc(64, ((size_t)aq_rt_threads(rt) * AQ_ATTN_TOK * c->wide_kv + 16) *
                                        sizeof *c->entries);
+    c->sums =
+        malloc(aq_rt_threads(rt) * (size_t)AQ_ATTN_QUERIES * c->wide_kv * sizeof *c->sums + 1);
+    c->spans = malloc(AQ_ATTN_SPANS_F32 * sizeof *c->spans);
     if (convert)
         c->panel = malloc((size_t)aq_rt_threads(rt) * c->wide * c->isa->lanes * sizeof *c->panel);
     if (c->isa->many[AQ_L_Q4_K]) {
         c->side_bytes = aq_side_bytes(c->wide);
         c->side = aligned_alloc(64, 2 * aq_rt_threads(rt) * c->side_bytes);
     }
-    if (!c->first || !c->active || !c->entries || (convert && !c->panel) ||
+    if (!c->first || !c->active || !c->entries || !c->sums || !c->spans || (convert && !c->panel) ||
         (c->side_bytes && !c->side))
         return aq_fail(err, AQ_E_NOMEM, "cpu backend: out of memory");
     int rc = aq_cpu_reserve(c, 8, err);

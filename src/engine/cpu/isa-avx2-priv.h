@@ -69,6 +69,15 @@ void aq_avx2_scores(const float *const *q, uint32_t m, const float *k, uint32_t 
 float aq_avx2_exps(float *s, uint32_t n, float max);
 void aq_avx2_mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
                  uint32_t d, const float *c, float *const *o);
+void aq_avx2_from_q8(const uint8_t *p, uint32_t d, float *y);
+void aq_avx2_scores_f16(const float *const *q, uint32_t m, const aq_entries *, uint32_t n_tok,
+                        uint32_t d, float scale, float (*s)[AQ_ATTN_TOK], float *top);
+void aq_avx2_scores_q8(const float *const *q, uint32_t m, const aq_entries *, uint32_t n_tok,
+                       uint32_t d, float scale, float (*s)[AQ_ATTN_TOK], float *top);
+void aq_avx2_mix_f16(const float (*p)[AQ_ATTN_TOK], uint32_t m, const aq_entries *, uint32_t n_tok,
+                     uint32_t d, const float *c, float *const *o);
+void aq_avx2_mix_q8(const float (*p)[AQ_ATTN_TOK], uint32_t m, const aq_entries *, uint32_t n_tok,
+                    uint32_t d, const float *c, float *const *o);
 void aq_avx2_delta(uint32_t d, float e, float beta, const float *q, const float *k, const float *v,
                    const float *s_in, float *s_out, float *o);
 void aq_avx2_oai(const float *gate, const float *up, size_t n, float *y);

@@ -30,6 +30,9 @@ const aq_isa aq_isa_avx2_vnni = {
     .scores = aq_avx2_scores,
     .exps = aq_avx2_exps,
     .mix = aq_avx2_mix,
+    .scores_kv = {[AQ_KV_F16] = aq_avx2_scores_f16, [AQ_KV_Q8_0] = aq_avx2_scores_q8},
+    .mix_kv = {[AQ_KV_F16] = aq_avx2_mix_f16, [AQ_KV_Q8_0] = aq_avx2_mix_q8},
+    .from_q8 = aq_avx2_from_q8,
     .delta = aq_avx2_delta,
     .oai = aq_avx2_oai,
 };

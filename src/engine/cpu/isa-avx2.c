@@ -671,6 +671,57 @@ void aq_avx2_from_f16(const uint16_t *x, size_t n, float *y)
         y[i] = _cvtsh_ss(x[i]);
 }
 
+/* Entries as they lie in a page, or floats. */
+
+/* The scale of a block of q8_0 to all lanes. */
+INLINE __m256 q8_scale(const uint8_t *block)
+{
+    int16_t d;
+    memcpy(&d, block, 2);
+    return _mm256_cvtph_ps(_mm_set1_epi16(d));
+}
+
+/* Values c … c + 7 of an entry; c is a multiple of 8, d the scale of its block of q8_0. */
+INLINE __m256 entry8(const int type, const uint8_t *row, uint32_t c, __m256 d)
+{
+    if (type == AQ_KV_F32)
+        return _mm256_loadu_ps((const float *)(const void *)row + c);
+    if (type == AQ_KV_F16)
+        return load_f16(row + 2 * (size_t)c);
+    const __m128i q = _mm_loadl_epi64((const void *)(row + c / 32 * 34 + 2 + c % 32));
+    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)));
+}
+
+/* Values c … c + 8 n - 1, n <= 4, all of one block. */
+INLINE void entry(const int type, const uint8_t *row, uint32_t c, const int n, __m256 *x)
+{
+    const __m256 d = type == AQ_KV_Q8_0 ? q8_scale(row + c / 32 * 34) : _mm256_setzero_ps();
+    EACH (i, n)
+        x[i] = entry8(type, row, c + 8 * (uint32_t)i, d);
+}
+
+INLINE float entry1(const int type, const uint8_t *row, uint32_t c)
+{
+    uint16_t h;
+    if (type == AQ_KV_F32)
+        return ((const float *)(const void *)row)[c];
+    memcpy(&h, type == AQ_KV_F16 ? row + 2 * (size_t)c : row + c / 32 * 34, 2);
+    return type == AQ_KV_F16 ? _cvtsh_ss(h)
+                             : _cvtsh_ss(h) * (float)(int8_t)row[c / 32 * 34 + 2 + c % 32];
+}
+
+void aq_avx2_from_q8(const uint8_t *p, uint32_t d, float *y)
+{
+    uint32_t i = 0;
+    for (__m256 x[4]; i + 32 <= d; i += 32) {
+        entry(AQ_KV_Q8_0, p, i, 4, x);
+        EACH (j, 4)
+            _mm256_storeu_ps(y + i + 8 * j, x[j]);
+    }
+    for (; i < d; i++)
+        y[i] = entry1(AQ_KV_Q8_0, p, i);
+}
+
 /* Pairs of vectors to one vector of twice the sums of half as many lanes, until each lane holds the
  * sum of one vector: ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)). */
 INLINE __m256 sums8(const __m256 *v)
@@ -688,50 +739,125 @@ INLINE __m256 sums8(const __m256 *v)
     return _mm256_permutevar8x32_ps(c, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* 8 / m entries at once for m = 1 or 2 heads; the last ones again for none. */
-INLINE void scores_n(const float *const *q, const int m, const float *k, uint32_t n_tok, uint32_t d,
-                     float scale, float (*s)[AQ_ATTN_TOK], float *top)
+/* 8 w columns from c on, of one block: n entries meet m queries. */
+INLINE void score_cols(const int type, const float *const *q, const int m, const int n,
+                       const uint8_t *const *row, uint32_t c, const int w, __m256 *a)
 {
-    const int step = 8 / m;
-    float most[2] = {-INFINITY, -INFINITY};
-    for (uint32_t t = 0; t < n_tok; t += (uint32_t)step) {
-        const float *row[8];
+    __m256 d[8];
+    EACH (j, n)
+        d[j] = type == AQ_KV_Q8_0 ? q8_scale(row[j] + c / 32 * 34) : _mm256_setzero_ps();
+    EACH (i, w) {
+        __m256 y[8];
+        EACH (h, m)
+            y[h] = _mm256_loadu_ps(q[h] + c + 8 * i);
+        EACH (j, n) {
+            __m256 x = entry8(type, row[j], c + 8 * (uint32_t)i, d[j]);
+            EACH (h, m)
+                a[h * n + j] = _mm256_fmadd_ps(y[h], x, a[h * n + j]);
+        }
+    }
+}
+
+/* n = 8 / m scores of each query, in the lanes of v, to their places. */
+INLINE void put_scores(__m256 v, const int m, const int n, float (*s)[AQ_ATTN_TOK], uint32_t t)
+{
+    const __m128 half[2] = {_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)};
+    if (n == 8)
+        _mm256_storeu_ps(s[0] + t, v);
+    EACH (h, m) {
+        if (n == 4)
+            _mm_storeu_ps(s[h] + t, half[h & 1]);
+        if (n == 2)
+            _mm_storel_pi((void *)(s[h] + t),
+                          h & 1 ? _mm_movehl_ps(half[h / 2], half[h / 2]) : half[h / 2]);
+    }
+    if (n == 1) {
+        float one[8];
+        _mm256_storeu_ps(one, v);
+        EACH (h, 8)
+            s[h][t] = one[h];
+    }
+}
+
+/* 8 / m entries at once for m <= 8 heads; the last ones again for none, behind the others. */
+INLINE void scores_n(const int type, const float *const *q, const int m, const aq_entries *k,
+                     bool asks, uint32_t n_tok, uint32_t d, float scale, float (*s)[AQ_ATTN_TOK],
+                     float *top)
+{
+    const int n = 8 / m;
+    float most[8];
+    __m256 vmost = _mm256_set1_ps(-INFINITY);
+    for (uint32_t t = 0; t < n_tok; t += (uint32_t)n) {
+        const uint8_t *row[8];
         __m256 a[8];
-        float out[8];
-        EACH (j, step)
-            row[j] = k + (size_t)AQ_MIN(t + (uint32_t)j, n_tok - 1) * d;
+        EACH (j, n)
+            row[j] = k->p + (size_t)AQ_MIN(t + (uint32_t)j, n_tok - 1) * k->step;
+        for (size_t i = 0; asks && i < n * k->ahead_step; i += 64)
+            _mm_prefetch((const char *)k->ahead + t * k->ahead_step + i, _MM_HINT_T0);
         EACH (j, 8)
             a[j] = _mm256_setzero_ps();
         uint32_t c = 0;
+        for (; c + 32 <= d; c += 32)
+            score_cols(type, q, m, n, row, c, 4, a);
         for (; c + 8 <= d; c += 8)
-            EACH (j, step) {
-                __m256 x = _mm256_loadu_ps(row[j] + c);
-                EACH (h, m)
-                    a[h * step + j] =
-                        _mm256_fmadd_ps(_mm256_loadu_ps(q[h] + c), x, a[h * step + j]);
-            }
-        _mm256_storeu_ps(out, sums8(a));
-        for (int h = 0; h < m; h++)
-            for (uint32_t j = 0; j < (uint32_t)step && t + j < n_tok; j++) {
-                float v = out[(uint32_t)(h * step) + j];
+            score_cols(type, q, m, n, row, c, 1, a);
+        __m256 v = sums8(a);
+        if (c < d) {
+            float out[8];
+            _mm256_storeu_ps(out, v);
+            for (int i = 0; i < m * n; i++)
                 for (uint32_t r = c; r < d; r++)
-                    v += q[h][r] * row[j][r];
-                v *= scale;
-                s[h][t + j] = v;
-                most[h] = v > most[h] ? v : most[h];
-            }
+                    out[i] += q[i / n][r] * entry1(type, row[i % n], r);
+            v = _mm256_loadu_ps(out);
+        }
+        v = _mm256_mul_ps(v, _mm256_set1_ps(scale));
+        put_scores(v, m, n, s, t);
+        vmost = _mm256_max_ps(v, vmost); /* what is no number is passed over */
     }
-    for (int h = 0; h < m; h++)
-        top[h] = most[h];
+    _mm256_storeu_ps(most, vmost);
+    for (int h = 0; h < m; h++) {
+        top[h] = most[h * n];
+        for (int j = 1; j < n; j++)
+            top[h] = most[h * n + j] > top[h] ? most[h * n + j] : top[h];
+    }
+}
+
+INLINE void scores_of(const int type, const float *const *q, uint32_t m, const aq_entries *k,
+                      uint32_t n_tok, uint32_t d, float scale, float (*s)[AQ_ATTN_TOK], float *top)
+{
+    for (uint32_t i = 0, n; i < m; i += n) {
+        bool asks = k->ahead && i == 0;
+        n = m - i >= 8 && type != AQ_KV_F32 ? 8 : AQ_MIN(m - i, 4u); /* 8 share the unpacking */
+        if (n == 8)
+            scores_n(type, q + i, 8, k, asks, n_tok, d, scale, s + i, top + i);
+        else if (n == 4)
+            scores_n(type, q + i, 4, k, asks, n_tok, d, scale, s + i, top + i);
+        else if (n == 3)
+            scores_n(type, q + i, 3, k, asks, n_tok, d, scale, s + i, top + i);
+        else if (n == 2)
+            scores_n(type, q + i, 2, k, asks, n_tok, d, scale, s + i, top + i);
+        else
+            scores_n(type, q + i, 1, k, asks, n_tok, d, scale, s + i, top + i);
+    }
 }
 
 void aq_avx2_scores(const float *const *q, uint32_t m, const float *k, uint32_t n_tok, uint32_t d,
                     float scale, float (*s)[AQ_ATTN_TOK], float *top)
 {
-    for (; m >= 2; m -= 2, q += 2, s += 2, top += 2)
-        scores_n(q, 2, k, n_tok, d, scale, s, top);
-    if (m)
-        scores_n(q, 1, k, n_tok, d, scale, s, top);
+    const aq_entries e = {.p = (const uint8_t *)k, .step = d * sizeof *k};
+    scores_of(AQ_KV_F32, q, m, &e, n_tok, d, scale, s, top);
+}
+
+void aq_avx2_scores_f16(const float *const *q, uint32_t m, const aq_entries *k, uint32_t n_tok,
+                        uint32_t d, float scale, float (*s)[AQ_ATTN_TOK], float *top)
+{
+    scores_of(AQ_KV_F16, q, m, k, n_tok, d, scale, s, top);
+}
+
+void aq_avx2_scores_q8(const float *const *q, uint32_t m, const aq_entries *k, uint32_t n_tok,
+                       uint32_t d, float scale, float (*s)[AQ_ATTN_TOK], float *top)
+{
+    scores_of(AQ_KV_Q8_0, q, m, k, n_tok, d, scale, s, top);
 }
 
 float aq_avx2_exps(float *s, uint32_t n, float max)
@@ -755,42 +881,98 @@ float aq_avx2_exps(float *s, uint32_t n, float max)
     return total;
 }
 
-/* d in pieces of 32 for up to two heads, each lane one chain over the entries. */
-INLINE void mix_n(const float (*p)[AQ_ATTN_TOK], const int m, const float *v, uint32_t n_tok,
-                  uint32_t d, const float *c, float *const *o)
+/* 8 w columns from i on for m heads, each lane one chain over the entries; w is 8, 4 or less, and i a
+ * multiple of 8 w. */
+INLINE void mix_cols(const int type, const float (*p)[AQ_ATTN_TOK], const int m, const int w,
+                     const aq_entries *e, bool asks, uint32_t n_tok, const float *c,
+                     float *const *o, uint32_t i)
+{
+    __m256 a[4][8];
+    EACH (h, m)
+        EACH (j, w)
+            a[h][j] = _mm256_mul_ps(_mm256_set1_ps(c[h]), _mm256_loadu_ps(o[h] + i + 8 * j));
+    const uint8_t *v = e->p;
+    /* what comes next, one piece after the other, of which each pass over the columns asks for its part */
+    const size_t part = type == AQ_KV_F16 ? 16 * (size_t)w : 34 * (size_t)w / 4;
+    const uint8_t *ahead = asks ? e->ahead + i / 8 / w * n_tok * part : NULL;
+    for (uint32_t t = 0; t < n_tok; t++, v += e->step) {
+        __m256 x[8];
+        if (asks) {
+            _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+            if (w == 8)
+                _mm_prefetch((const char *)ahead + 64, _MM_HINT_T0);
+            ahead += part;
+        }
+        if (w == 8) {
+            entry(type, v, i, 4, x);
+            entry(type, v, i + 32, 4, x + 4);
+        } else {
+            entry(type, v, i, w, x);
+        }
+        EACH (h, m) {
+            __m256 y = _mm256_set1_ps(p[h][t]);
+            EACH (j, w)
+                a[h][j] = _mm256_fmadd_ps(y, x[j], a[h][j]);
+        }
+    }
+    EACH (h, m)
+        EACH (j, w)
+            _mm256_storeu_ps(o[h] + i + 8 * j, a[h][j]);
+}
+
+/* w: vectors at a time, 8 sums or more under way. */
+INLINE void mix_n(const int type, const float (*p)[AQ_ATTN_TOK], const int m, const int w,
+                  const aq_entries *v, bool asks, uint32_t n_tok, uint32_t d, const float *c,
+                  float *const *o)
 {
     uint32_t i = 0;
-    for (; i + 32 <= d; i += 32) {
-        __m256 a[2][4];
-        EACH (h, m)
-            EACH (j, 4)
-                a[h][j] = _mm256_mul_ps(_mm256_set1_ps(c[h]), _mm256_loadu_ps(o[h] + i + 8 * j));
-        for (uint32_t t = 0; t < n_tok; t++)
-            EACH (j, 4) {
-                __m256 x = _mm256_loadu_ps(v + (size_t)t * d + i + 8 * j);
-                EACH (h, m)
-                    a[h][j] = _mm256_fmadd_ps(_mm256_set1_ps(p[h][t]), x, a[h][j]);
-            }
-        EACH (h, m)
-            EACH (j, 4)
-                _mm256_storeu_ps(o[h] + i + 8 * j, a[h][j]);
-    }
+    for (; i + 8 * (uint32_t)w <= d; i += 8 * (uint32_t)w)
+        mix_cols(type, p, m, w, v, asks, n_tok, c, o, i);
+    for (; i + 8 <= d; i += 8)
+        mix_cols(type, p, m, 1, v, false, n_tok, c, o, i);
     for (; i < d; i++)
-        EACH (h, m) {
+        for (int h = 0; h < m; h++) {
             float a = c[h] * o[h][i];
             for (uint32_t t = 0; t < n_tok; t++)
-                a += p[h][t] * v[(size_t)t * d + i];
+                a += p[h][t] * entry1(type, v->p + t * v->step, i);
             o[h][i] = a;
         }
+}
+
+INLINE void mix_of(const int type, const float (*p)[AQ_ATTN_TOK], uint32_t m, const aq_entries *v,
+                   uint32_t n_tok, uint32_t d, const float *c, float *const *o)
+{
+    for (uint32_t i = 0, n; i < m; i += n) {
+        bool asks = v->ahead && i == 0;
+        n = AQ_MIN(m - i, 4u);
+        if (n == 4)
+            mix_n(type, p + i, 4, 2, v, asks, n_tok, d, c + i, o + i);
+        else if (n == 3)
+            mix_n(type, p + i, 3, 4, v, asks, n_tok, d, c + i, o + i);
+        else if (n == 2)
+            mix_n(type, p + i, 2, 4, v, asks, n_tok, d, c + i, o + i);
+        else
+            mix_n(type, p + i, 1, 8, v, asks, n_tok, d, c + i, o + i);
+    }
 }
 
 void aq_avx2_mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint32_t n_tok,
                  uint32_t d, const float *c, float *const *o)
 {
-    for (; m >= 2; m -= 2, p += 2, c += 2, o += 2)
-        mix_n(p, 2, v, n_tok, d, c, o);
-    if (m)
-        mix_n(p, 1, v, n_tok, d, c, o);
+    const aq_entries e = {.p = (const uint8_t *)v, .step = d * sizeof *v};
+    mix_of(AQ_KV_F32, p, m, &e, n_tok, d, c, o);
+}
+
+void aq_avx2_mix_f16(const float (*p)[AQ_ATTN_TOK], uint32_t m, const aq_entries *v, uint32_t n_tok,
+                     uint32_t d, const float *c, float *const *o)
+{
+    mix_of(AQ_KV_F16, p, m, v, n_tok, d, c, o);
+}
+
+void aq_avx2_mix_q8(const float (*p)[AQ_ATTN_TOK], uint32_t m, const aq_entries *v, uint32_t n_tok,
+                    uint32_t d, const float *c, float *const *o)
+{
+    mix_of(AQ_KV_Q8_0, p, m, v, n_tok, d, c, o);
 }
 
 /* ---- delta net, gpt-oss ---- */
@@ -887,6 +1069,9 @@ const aq_isa aq_isa_avx2 = {
     .scores = aq_avx2_scores,
     .exps = aq_avx2_exps,
     .mix = aq_avx2_mix,
+    .scores_kv = {[AQ_KV_F16] = aq_avx2_scores_f16, [AQ_KV_Q8_0] = aq_avx2_scores_q8},
+    .mix_kv = {[AQ_KV_F16] = aq_avx2_mix_f16, [AQ_KV_Q8_0] = aq_avx2_mix_q8},
+    .from_q8 = aq_avx2_from_q8,
     .delta = aq_avx2_delta,
     .oai = aq_avx2_oai,
 };

@@ -244,8 +244,9 @@ static void mix(const float (*p)[AQ_ATTN_TOK], uint32_t m, const float *v, uint3
              [AQ_L_Q4_K] = tile_q4_k,     [AQ_L_Q5_K] = tile_q5_k,     [AQ_L_Q6_K] = tile_q6_k,    \
              [AQ_L_IQ4_NL] = tile_iq4_nl, [AQ_L_IQ4_XS] = tile_iq4_xs, [AQ_L_MXFP4] = tile_mxfp4}, \
     .quant = aq_avx2_quant, .quant_256 = aq_avx2_quant_256, .norm = aq_avx2_norm,                  \
-    .swiglu = swiglu, .to_f16 = aq_avx2_to_f16, .from_f16 = aq_avx2_from_f16, .scores = scores,    \
-    .exps = exps, .mix = mix, .delta = aq_avx2_delta, .oai = aq_avx2_oai
+    .swiglu = swiglu, .to_f16 = aq_avx2_to_f16, .from_f16 = aq_avx2_from_f16,                      \
+    .from_q8 = aq_avx2_from_q8, .scores = scores, .exps = exps, .mix = mix,                        \
+    .delta = aq_avx2_delta, .oai = aq_avx2_oai
 
 const aq_isa aq_isa_avx512 = {.name = "avx512", KERNELS};
 /* Few rows are computed as by the path above. */

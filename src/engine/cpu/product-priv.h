@@ -8,7 +8,9 @@
 #include "forward-priv.h"
 #include "rt-priv.h"
 
-#define AQ_CPU_ROWS_MAX 512u /* rows prepared at once; longer windows go through in parts */
+#define AQ_ATTN_QUERIES 32u          /* of a piece of attention */
+#define AQ_ATTN_SPANS_F32 (4u << 20) /* floats of spans that wait to be folded */
+#define AQ_CPU_ROWS_MAX 512u         /* rows prepared at once; longer windows go through in parts */
 
 /** Rows of one form (AQ_IN_*), [n][wide]; what the form does not have is NULL. */
 typedef struct aq_acts {
@@ -42,6 +44,8 @@ typedef struct aq_cpu {
     size_t side_bytes;
     float *panel;   /* [threads][wide][lanes] with f32_acts or AQ_L_STORED, else NULL */
     float *entries; /* [threads][AQ_ATTN_TOK][wide_kv] of attention */
+    float *sums;    /* [threads][AQ_ATTN_QUERIES][wide_kv] */
+    float *spans;   /* [AQ_ATTN_SPANS_F32]; pages that nobody writes are never taken */
     uint32_t wide_kv;
     aq_slab *slab;
 } aq_cpu;
