@@ -4,9 +4,9 @@
 
 usage: make_text.py [--rows N] [--jobs N] [--seed N] [--keep] [--show N]
 
-Writes build/tokenizer.json, build/rows.npz (dialogues as token rows of a few fixed lengths) and heldout.jsonl, and checks
-that no held-out question shares six words in a row with a training question; --keep takes both files as they are and makes
-the rows alone. --show N prints N dialogues and stops.
+Writes build/tokenizer.json, build/rows.npz (dialogues as token rows of a few fixed lengths), build/valid.jsonl, heldout.jsonl
+and strangers.jsonl, and checks that no question of the last two shares six words in a row with a training question; --keep
+takes all files as they are and makes the rows alone. --show N prints N dialogues and stops.
 
 A question is one of the hand-written patterns of a topic, {a|b} standing for one of several words, $NAME for a phrase of
 macros.txt; then words are exchanged, phrases put around it, small words dropped, letters mistyped. Answers are taken as
@@ -55,13 +55,17 @@ def sections(name):
     return out
 
 
+def key_words(s):
+    return [[w.strip() for w in g.split('|')] for g in s.split('&')]
+
+
 class Topic:
     def __init__(self, name, body):
         self.name = name
         take = lambda k: [x[len(k) + 2:] for x in body if x.startswith(k + ': ')]
-        self.key = [[w.strip() for w in g.split('|')] for g in take('key')[0].split('&')]
+        self.key = key_words(take('key')[0])
         self.terms = [w.strip() for x in take('w') for w in x.split('|')]
-        self.q, self.a, self.held = take('q'), take('a'), []
+        self.q, self.a = take('q'), take('a')
         self.follow = [tuple(y.strip() for y in x.split('||')) for x in take('f')]
         for a in self.a:
             assert self.right(a), f'{name}: an answer lacks its own key words: {a}'
@@ -116,9 +120,8 @@ class Source:
         self.ask = {k[4:]: v for k, v in out.items() if k.startswith('ask')}
         self.ask_weight = {k: [2 * ('<' in q) + weight(q) for q in v] for k, v in self.ask.items()}
         self.refuse = {k[7:]: v for k, v in out.items() if k.startswith('refuse')}
-        self.out_held = out['held']
-        for k, v in sections('heldout.txt').items():
-            self.by_name[k].held = v
+        held = {**sections('heldout.txt'), 'outside': out['held']}
+        self.held = {'heldout': self.judged(held), **{k: self.judged(sections(k + '.txt')) for k in ('strangers', 'valid')}}
         w = sections('words.txt')
         self.same = {}
         for x in w['same']:
@@ -132,6 +135,16 @@ class Source:
         self.sloppy = dict(x.split(' = ') for x in w['sloppy'])
         self.tools = [x.split(' | ') for x in w['tool']]
         self.w = w
+
+    def judged(self, body):
+        """questions with what their answers must have: lines "question", or "question ## key words" where the topic's do not fit"""
+        out = []
+        for topic, held in body.items():
+            for line in held:
+                q, own, key = line.partition(' ## ')
+                usual = HONEST if topic == 'outside' else self.by_name[topic].key
+                out.append({'topic': topic, 'q': q, 'key': key_words(key) if own else usual})
+        return out
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -330,7 +343,7 @@ def grams(text, n=6):
 
 
 def write_heldout(src):
-    """heldout.jsonl: question, key words (all groups, any word of a group), topic"""
+    """questions, key words (all groups, any word of a group), topic; those of valid.jsonl were in view, so they may be near"""
     seen, bad = set(), []
     rng = random.Random(7)
     for _ in range(1500):
@@ -338,14 +351,11 @@ def write_heldout(src):
             seen |= grams(src.plain(rng, t))
     for _ in range(60000):
         seen |= grams(src.outside(rng)[0])
-    with open(HERE / 'heldout.jsonl', 'w', encoding='utf-8') as f:
-        for t in [*src.topics, *src.small]:
-            for q in t.held:
-                bad += [q] if grams(q) & seen else []
-                f.write(json.dumps({'topic': t.name, 'q': q, 'key': t.key}) + '\n')
-        for q in src.out_held:
-            bad += [q] if grams(q) & seen else []
-            f.write(json.dumps({'topic': 'outside', 'q': q, 'key': HONEST}, ensure_ascii=False) + '\n')
+    for name, items in src.held.items():
+        with open((BUILD if name == 'valid' else HERE) / (name + '.jsonl'), 'w', encoding='utf-8') as f:
+            for x in items:
+                bad += [x['q']] if name != 'valid' and grams(x['q']) & seen else []
+                f.write(json.dumps(x, ensure_ascii=False) + '\n')
     assert not bad, f'held-out questions that are in the training text: {bad}'
 
 
@@ -410,14 +420,14 @@ def main():
         if not o.keep:
             learn_tokenizer(src, pool).save(BUILD / 'tokenizer.json')
         made = pool.map(part, [(o.seed * 1000 + i, o.rows // PARTS) for i in range(PARTS)], chunksize=1)
-    if beside:
-        beside.join()
-        if beside.exitcode:
-            raise SystemExit('heldout.jsonl was not written: the reason is above')
     rows = {str(s): np.concatenate([m[s] for m in made]) for s in ROWS}
     np.savez(BUILD / 'rows.npz', **rows)
+    if beside:
+        beside.join()
     for s, r in rows.items():
         print(f'{s}: {len(r)} rows, {(r != bpe.Tokenizer.load(BUILD / "tokenizer.json").end_text).mean():.2f} full')
+    if beside and beside.exitcode:
+        raise SystemExit('the held-out questions cannot be used: the reason is above')
 
 
 if __name__ == '__main__':
