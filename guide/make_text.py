@@ -412,6 +412,7 @@ def main():
             print()
         return
     BUILD.mkdir(exist_ok=True)
+    print(f'{len(src.by_name)} topics, {sum(len(t.q) for t in src.by_name.values())} lines of questions', flush=True)
     beside = None
     if not o.keep:
         beside = multiprocessing.Process(target=write_heldout, args=(src,))
