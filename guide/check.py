@@ -4,6 +4,7 @@
 
 usage: check.py [-m FILE.gguf] ask QUESTION …        a chat of several turns, greedy
        check.py [-m FILE.gguf] heldout [-v]          held-out questions: how many are answered right by key words
+       check.py [-m FILE.gguf] strangers [-v]        the same with those of text/strangers.txt
        check.py [-m FILE.gguf] greedy                writes greedy.json: prompts, greedy token ids, gaps to the second best
        check.py [-m FILE.gguf] trainer [WEIGHTS_DIR] same logits and greedy text as the trained f32 network?
 """
@@ -106,12 +107,12 @@ def ask(m, args):
         print(f'> {q}\n{talk[-1][1]}\n')
 
 
-def heldout(m, args):
+def heldout(m, args, name='heldout'):
     import make_text
     src = make_text.Source()
     known = {a for t in src.by_name.values() for a in [*t.a, *(f[1] for f in t.follow)]} | {a for v in src.refuse.values() for a in v}
     right, total, own = {'app': 0, 'outside': 0}, {'app': 0, 'outside': 0}, 0
-    for line in (HERE / 'heldout.jsonl').read_text(encoding='utf-8').splitlines():
+    for line in (HERE / (name + '.jsonl')).read_text(encoding='utf-8').splitlines():
         x = json.loads(line)
         kind = 'outside' if x['topic'] == 'outside' else 'app'
         a = m.tok.decode(m.answer(m.tok.prompt([('user', x['q'])]))[0])
@@ -124,6 +125,10 @@ def heldout(m, args):
     for k in right:
         print(f'{k}: {right[k]} of {total[k]} right ({100 * right[k] / total[k]:.0f} %)')
     print(f'{own} of {sum(total.values())} answers are not word for word in the training text')
+
+
+def strangers(m, args):
+    heldout(m, args, 'strangers')
 
 
 def greedy(m, args):
@@ -161,7 +166,7 @@ def main(args):
     path = HERE.parent / 'data' / 'guide' / 'guide.gguf'
     if args[:1] == ['-m']:
         path, args = args[1], args[2:]
-    todo = {'ask': ask, 'heldout': heldout, 'greedy': greedy, 'trainer': trainer}
+    todo = {'ask': ask, 'heldout': heldout, 'strangers': strangers, 'greedy': greedy, 'trainer': trainer}
     if not args or args[0] not in todo:
         raise SystemExit(__doc__)
     todo[args[0]](File(path), args[1:])

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the guide's training text from text/*.txt.
 
-usage: make_text.py [--rows N] [--jobs N] [--seed N] [--keep] [--show N]
+usage: make_text.py [--rows N] [--jobs N] [--seed N] [--keep] [--check] [--show N]
 
-Writes build/tokenizer.json, build/rows.npz (dialogues as token rows of a few fixed lengths) and heldout.jsonl, and checks
-that no held-out question shares six words in a row with a training question; --keep takes both files as they are and makes
-the rows alone. --show N prints N dialogues and stops.
+Writes build/tokenizer.json, build/rows.npz (dialogues as token rows of a few fixed lengths), build/valid.jsonl, heldout.jsonl
+and strangers.jsonl; --keep takes all files as they are and makes the rows alone. --check writes nothing: it ends with status 1
+if a question of the last two shares six words in a row with a training question. --show N prints N dialogues and stops.
 
 A question is one of the hand-written patterns of a topic, {a|b} standing for one of several words, $NAME for a phrase of
 macros.txt; then words are exchanged, phrases put around it, small words dropped, letters mistyped. Answers are taken as
@@ -55,13 +55,17 @@ def sections(name):
     return out
 
 
+def key_words(s):
+    return [[w.strip() for w in g.split('|')] for g in s.split('&')]
+
+
 class Topic:
     def __init__(self, name, body):
         self.name = name
         take = lambda k: [x[len(k) + 2:] for x in body if x.startswith(k + ': ')]
-        self.key = [[w.strip() for w in g.split('|')] for g in take('key')[0].split('&')]
+        self.key = key_words(take('key')[0])
         self.terms = [w.strip() for x in take('w') for w in x.split('|')]
-        self.q, self.a, self.held = take('q'), take('a'), []
+        self.q, self.a = take('q'), take('a')
         self.follow = [tuple(y.strip() for y in x.split('||')) for x in take('f')]
         for a in self.a:
             assert self.right(a), f'{name}: an answer lacks its own key words: {a}'
@@ -108,7 +112,7 @@ class Source:
         self.topics = [t for r in self.rooms for t in r]
         self.by_name = {t.name: t for t in self.topics + self.small}
         assert len(self.by_name) == len(self.topics) + len(self.small)
-        weight = lambda q: min(variants(q, self.macros), 36) ** 0.5
+        weight = lambda q: min(variants(q, self.macros), 36) ** 0.3  # sentences as people say them count, patterns not much more
         for t in self.by_name.values():
             t.weight = [weight(q) for q in t.q]
         out = sections('outside.txt')
@@ -116,9 +120,8 @@ class Source:
         self.ask = {k[4:]: v for k, v in out.items() if k.startswith('ask')}
         self.ask_weight = {k: [2 * ('<' in q) + weight(q) for q in v] for k, v in self.ask.items()}
         self.refuse = {k[7:]: v for k, v in out.items() if k.startswith('refuse')}
-        self.out_held = out['held']
-        for k, v in sections('heldout.txt').items():
-            self.by_name[k].held = v
+        held = {**sections('heldout.txt'), 'outside': out['held']}
+        self.held = {'heldout': self.judged(held), **{k: self.judged(sections(k + '.txt')) for k in ('strangers', 'valid')}}
         w = sections('words.txt')
         self.same = {}
         for x in w['same']:
@@ -132,6 +135,16 @@ class Source:
         self.sloppy = dict(x.split(' = ') for x in w['sloppy'])
         self.tools = [x.split(' | ') for x in w['tool']]
         self.w = w
+
+    def judged(self, body):
+        """questions with what their answers must have: lines "question", or "question ## key words" where the topic's do not fit"""
+        out = []
+        for topic, held in body.items():
+            for line in held:
+                q, own, key = line.partition(' ## ')
+                usual = HONEST if topic == 'outside' else self.by_name[topic].key
+                out.append({'topic': topic, 'q': q, 'key': key_words(key) if own else usual})
+        return out
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -167,7 +180,9 @@ class Source:
         """a question of the topic as written"""
         if topic.terms and rng.random() < 0.2:
             return rng.choice(self.w['term']).replace('<w>', rng.choice(topic.terms))
-        q = rng.choices(topic.q, topic.weight)[0]
+        return self.framed(rng, rng.choices(topic.q, topic.weight)[0])
+
+    def framed(self, rng, q):
         for name, frames in (('$HOW ', 'how'), ('$CAN ', 'can')):
             if q.startswith(name) and rng.random() < 0.6:
                 return rng.choice(self.w[frames]).replace('<v>', expand(rng, q[len(name):], self.macros))
@@ -189,7 +204,7 @@ class Source:
             for i in rng.sample(drop, min(len(drop), rng.choice((1, 1, 2, 9)))):
                 words[i] = ''
         style = rng.random()
-        if len(words) > 4 and style < 0.08:  # a part of the words must be enough
+        if len(words) > 4 and style < 0.10:  # a part of the words must be enough
             words = [x for x in words if rng.random() < 0.75]
         elif style < 0.18:  # words between the others that change little
             for _ in range(rng.choice((1, 2, 3))):
@@ -202,8 +217,8 @@ class Source:
         if around and rng.random() < 0.15:
             x = rng.choice(self.w['after'])
             q += x if x[0] == '?' else ' ' + x
-        if around and rng.random() < 0.1:
-            x = rng.choice(self.w['context'])
+        if around and rng.random() < 0.16:
+            x = self.fill(rng, expand(rng, rng.choice(self.w['context']), self.macros))
             q = x + rng.choice(('. ', ', ', '; ', ': ')) + q if rng.random() < 0.6 else q + rng.choice('.?') + ' ' + x
         if rng.random() < 0.15:
             for _ in range(rng.choice((1, 1, 2))):
@@ -329,24 +344,39 @@ def grams(text, n=6):
     return {tuple(w[i:i + n]) for i in range(len(w) - n + 1)} | ({tuple(w)} if len(w) < n else set())
 
 
-def write_heldout(src):
-    """heldout.jsonl: question, key words (all groups, any word of a group), topic"""
-    seen, bad = set(), []
-    rng = random.Random(7)
-    for _ in range(1500):
-        for t in [*src.topics, *src.small]:
-            seen |= grams(src.plain(rng, t))
-    for _ in range(60000):
-        seen |= grams(src.outside(rng)[0])
-    with open(HERE / 'heldout.jsonl', 'w', encoding='utf-8') as f:
-        for t in [*src.topics, *src.small]:
-            for q in t.held:
-                bad += [q] if grams(q) & seen else []
-                f.write(json.dumps({'topic': t.name, 'q': q, 'key': t.key}) + '\n')
-        for q in src.out_held:
-            bad += [q] if grams(q) & seen else []
-            f.write(json.dumps({'topic': 'outside', 'q': q, 'key': HONEST}, ensure_ascii=False) + '\n')
-    assert not bad, f'held-out questions that are in the training text: {bad}'
+def near(src, held, tries=3000):
+    """the held-out questions that share six words in a row with what a training question may be, and with which"""
+    want = {g: q for q in held for g in grams(q)}
+    rng, out = random.Random(7), {}
+    words = lambda s: set(re.findall(r'\w+', re.sub(r'\$([A-Z]+)', lambda m: src.macros[m[1]], s).lower()))
+    around = set().union(*(words(x) for k in ('how', 'can', 'term') for x in src.w[k]))
+
+    def look(q, vocabulary, make):
+        close = {g for g in want if vocabulary.issuperset(g)}
+        for _ in range(min(tries, 40 * variants(q, src.macros) * (50 if '<' in q else 1)) if close else 0):
+            x = make(rng, q)
+            out.update((want[g], x) for g in close & grams(x))
+
+    for t in src.by_name.values():
+        for q in t.q:
+            look(q, words(q) | around, src.framed)
+        for w in t.terms:
+            for x in src.w['term']:
+                x = x.replace('<w>', w)
+                out.update((want[g], x) for g in grams(x) & want.keys())
+    for kind, questions in src.ask.items():
+        for q in questions:
+            lists = re.findall(r'<([a-z|]+)>', q)
+            look(q, words(q) | around | set().union(*(words(' '.join(src.lists.get(k, []))) for l in lists for k in l.split('|'))),
+                 lambda rng, q: src.reframe(rng, src.fill(rng, expand(rng, q, src.macros))) if kind != 'code' or '{' in q else q)
+    return out
+
+
+def write_held(src):
+    """questions, key words (all groups, any word of a group), topic"""
+    for name, items in src.held.items():
+        with open((BUILD if name == 'valid' else HERE) / (name + '.jsonl'), 'w', encoding='utf-8') as f:
+            f.writelines(json.dumps(x, ensure_ascii=False) + '\n' for x in items)
 
 
 def count_words(seed):
@@ -385,13 +415,19 @@ def part(job):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--rows', type=int, default=480000)
+    ap.add_argument('--rows', type=int, default=640000)
     ap.add_argument('--jobs', type=int, default=multiprocessing.cpu_count())
     ap.add_argument('--seed', type=int, default=1)
     ap.add_argument('--keep', action='store_true')
+    ap.add_argument('--check', action='store_true')
     ap.add_argument('--show', type=int, default=0)
     o = ap.parse_args()
     src = Source()
+    if o.check:
+        close = near(src, [x['q'] for name, items in src.held.items() if name != 'valid' for x in items])
+        for q, x in sorted(close.items()):
+            print(f'{q}  |  {x}')
+        raise SystemExit(f'{len(close)} held-out questions share six words with a training question' if close else 0)
     if o.show:
         rng = random.Random(o.seed)
         for _ in range(o.show):
@@ -402,18 +438,13 @@ def main():
             print()
         return
     BUILD.mkdir(exist_ok=True)
-    beside = None
+    print(f'{len(src.by_name)} topics, {sum(len(t.q) for t in src.by_name.values())} lines of questions', flush=True)
     if not o.keep:
-        beside = multiprocessing.Process(target=write_heldout, args=(src,))
-        beside.start()
+        write_held(src)
     with multiprocessing.Pool(o.jobs) as pool:
         if not o.keep:
             learn_tokenizer(src, pool).save(BUILD / 'tokenizer.json')
         made = pool.map(part, [(o.seed * 1000 + i, o.rows // PARTS) for i in range(PARTS)], chunksize=1)
-    if beside:
-        beside.join()
-        if beside.exitcode:
-            raise SystemExit('heldout.jsonl was not written: the reason is above')
     rows = {str(s): np.concatenate([m[s] for m in made]) for s in ROWS}
     np.savez(BUILD / 'rows.npz', **rows)
     for s, r in rows.items():

@@ -31,6 +31,17 @@ class Text(unittest.TestCase):
         for _ in range(2000):
             self.assertNotRegex(src.outside(rng)[0], r'[{}|$<>]')
 
+    def test_held_out_questions_near_the_text_are_found(self):
+        src = make_text.Source()
+        near = make_text.near(src, ['And how do I open a GGUF file, please', 'Purple hedgehogs seldom whistle under wet umbrellas'])
+        self.assertEqual(list(near), ['And how do I open a GGUF file, please'])
+
+    def test_held_out_questions_have_key_words(self):
+        for name, items in make_text.Source().held.items():
+            self.assertEqual(len({x['q'] for x in items}), len(items), name)
+            for x in items:
+                self.assertTrue(x['key'] and all(w for g in x['key'] for w in g), x)
+
     def test_every_refusal_names_the_limit(self):
         for kind, answers in make_text.Source().refuse.items():
             for a in answers:

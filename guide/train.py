@@ -116,9 +116,9 @@ def loss_of(net, seen, ids, w, drop):
     return (rows * w.flatten()).sum() / w.sum(), balance
 
 
-def heldout(net, tok, limit=100):
-    """greedy answers to the held-out questions: {kind: share answered right by key words}"""
-    items = [json.loads(x) for x in (HERE / 'heldout.jsonl').read_text(encoding='utf-8').splitlines()]
+def valid(net, tok, limit=100):
+    """greedy answers to the questions by which a training is chosen: {kind: share answered right by key words}"""
+    items = [json.loads(x) for x in (HERE / 'build' / 'valid.jsonl').read_text(encoding='utf-8').splitlines()]
     prompts = [tok.prompt([('user', x['q'])]) for x in items]
     n, size = len(items), max(map(len, prompts)) + limit
     ids = torch.full((n, size), tok.end_text, device=net.device)
@@ -214,13 +214,13 @@ def main():
                 told = step // 1500
                 save(o.out, net.p, o.half)
                 with torch.no_grad(), torch.autocast(device, torch.bfloat16):
-                    print('held-out questions right:', heldout(plain, tok), flush=True)
+                    print('valid.txt right:', valid(plain, tok), flush=True)
     save(o.out, net.p, o.half)
     if gpu:
         with torch.no_grad():
-            right = heldout(plain, tok)
-        print('held-out questions right:', right)
-        (o.out / 'heldout.json').write_text(json.dumps(right) + '\n', encoding='utf-8')
+            right = valid(plain, tok)
+        print('valid.txt right:', right)
+        (o.out / 'valid.json').write_text(json.dumps(right) + '\n', encoding='utf-8')
     print(f'{step} steps, {seen} tokens in {time.monotonic() - start:.0f} s; weights in {o.out}')
 
 
