@@ -55,20 +55,23 @@ class Keyboard:
         if not self.display:
             raise RuntimeError('no X display')
 
-    def window(self):
-        """The topmost window in view that is no popover: a dialog lies inside the app's only window."""
+    def windows(self):
+        """Those in view that are no popovers, the topmost last: the app's, and a file dialog."""
         root, parent, children, n = ctypes.c_ulong(), ctypes.c_ulong(), ctypes.POINTER(ctypes.c_ulong)(), ctypes.c_uint()
         self.x.XQueryTree(self.display, self.x.XDefaultRootWindow(self.display), *(ctypes.byref(v) for v in (root, parent, children, n)))
         if not n.value:
             raise RuntimeError('no window on the X display')
-        found = 0
-        for i in reversed(range(n.value)):
+        found = []
+        for i in range(n.value):
             a = WindowAttributes()
             if self.x.XGetWindowAttributes(self.display, children[i], ctypes.byref(a)) and a.map_state == 2 and not a.override_redirect:
-                found = children[i]
-                break
+                found.append(children[i])
         self.x.XFree(children)
         return found
+
+    def window(self):
+        found = self.windows()
+        return found[-1] if found else 0
 
     def focus(self):
         window = self.window()
@@ -323,13 +326,14 @@ class Cache:
 
     ROOT = '/org/a11y/atspi/accessible/root'
     ROUNDS = 4  # while an answer is written there may be something new each time
+    FULL = 8  # looks, of which one takes nothing for granted
 
     def __init__(self, root):
         session = Gio.bus_get_sync(Gio.BusType.SESSION)
         address = session.call_sync('org.a11y.Bus', '/org/a11y/bus', 'org.a11y.Bus', 'GetAddress', None, None, 0, -1, None).unpack()[0]
         flags = Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION
         self.bus = Gio.DBusConnection.new_for_address_sync(address, flags, None, None)
-        self.name = root.app.bus_name
+        self.name, self.n, self.nodes = root.app.bus_name, 0, {}
 
     def _call(self, path, interface, method):
         return self.bus.call_sync(self.name, path, interface, method, None, None, 0, HANG_S * 1000, None).unpack()[0]
@@ -362,21 +366,36 @@ class Cache:
             n.count, n.position, n.parent, n.children = count, 0, None, []
         return nodes
 
+    def _settled(self, path, nodes, before):
+        """Its children as they were told last, if nothing speaks against it. A widget that is hidden keeps its parent and its position, and looks
+        as if it had neither name nor children; who took its place is known by the parent alone."""
+        n, kept = nodes[path], before.get(path)
+        if not kept or n.count != len(kept.children):
+            return None
+        for was in kept.children:
+            now = nodes.get(was.path)
+            if not now or (was.name and not now.name) or (was.count and not now.count):
+                return None
+        return [c.path for c in kept.children]
+
     def look(self):
         """The tree as it is now: the program itself, of which the children are windows."""
+        self.n += 1
+        before = self.nodes if self.n % self.FULL else {}
         for _ in range(self.ROUNDS):
             nodes = self._items()
-            # A widget that is hidden keeps its parent and a position: who is in view is known by its parent alone.
-            children = self._children([p for p, n in nodes.items() if n.count or p == self.ROOT])
-            fresh = {c for paths in children.values() for c in paths if c not in nodes}
+            children = {p: self._settled(p, nodes, before) for p, n in nodes.items() if n.count}
+            children.update(self._children([self.ROOT] + [p for p, known in children.items() if known is None]))
+            fresh = {c for paths in children.values() for c in paths or () if c not in nodes}
             if not fresh:
                 break
             while fresh:
                 fresh = {c for paths in self._children(fresh).values() for c in paths if c not in nodes}
         for path, n in nodes.items():
-            n.children = [nodes[c] for c in children.get(path, []) if c in nodes]
+            n.children = [nodes[c] for c in children.get(path) or () if c in nodes]
             for position, child in enumerate(n.children):
                 child.parent, child.position = n, position
+        self.nodes = nodes
         return nodes[self.ROOT]
 
 
