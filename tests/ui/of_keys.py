@@ -102,7 +102,9 @@ def around():
             break
         reached.append(now.path)
     print('# %d stops, %d controls' % (len(reached), len(want)))
-    missed = [n for p, n in want.items() if p not in reached and p != first.path]
+    # By other keys: Alt+F4 and the like, Ctrl+1 to 4, and of a chat that is not in view Down to its row.
+    others = ('Minimize', 'Maximize', 'Close', 'Models', 'Pool', 'API', 'Menu of “New Chat”')
+    missed = [n for p, n in want.items() if p not in reached and p != first.path and n.name not in others]
     tap.ok(app.focused() == first, 'it comes around', app.tree)
     tap.ok(not missed, 'and passes each control', ['%s %r' % (n.role, n.name) for n in missed])
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
