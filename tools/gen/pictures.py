@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of README.md and docs/CHAT.md, as PNGs of at most 256 colours: a question that the guide model answers, the page of the first start, and one
-chat in several looks. docs/pictures/pool.png is not among them: it takes a second PC.
+chat in several looks. docs/pictures/pool.png is not among them: it takes a second PC (tests/ui/pool_lan.py, AQ_POOL_PICTURE).
 
 usage: ./dev exec tools/dev/headless.sh python3 tools/gen/pictures.py [NAME…]"""
 import os
