@@ -6,6 +6,7 @@
 #include <adwaita.h>
 #include <glib/gi18n.h>
 
+#include "aq-busy.h"
 #include "aq-menu.h"
 
 struct _AqChatRow {
@@ -138,6 +139,7 @@ static void aq_chat_row_class_init(AqChatRowClass *klass)
                                  NULL, NULL, G_TYPE_NONE, 0);
     signal_move = g_signal_new("move", G_TYPE_FROM_CLASS(klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL,
                                NULL, G_TYPE_NONE, 0);
+    g_type_ensure(AQ_TYPE_BUSY);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-chat-row.ui");
     gtk_widget_class_bind_template_child(widget_class, AqChatRow, title);

@@ -339,10 +339,16 @@ static void on_found_activated(AqChatSidebar *self, GtkListBoxRow *row)
 
 static void on_search_mode(AqChatSidebar *self)
 {
-    if (gtk_search_bar_get_search_mode(GTK_SEARCH_BAR(self->search_bar)))
+    if (gtk_search_bar_get_search_mode(GTK_SEARCH_BAR(self->search_bar))) {
         gtk_widget_grab_focus(self->search);
-    else
+    } else {
         gtk_editable_set_text(GTK_EDITABLE(self->search), "");
+        /* The field that goes had the focus, which would be nowhere then. What was found hides the list until its search has ended, too. */
+        gtk_stack_set_visible_child_name(GTK_STACK(self->stack), "chats");
+        GtkListBoxRow *row = gtk_list_box_get_selected_row(GTK_LIST_BOX(self->list));
+        if (row)
+            gtk_widget_grab_focus(GTK_WIDGET(row));
+    }
 }
 
 /* Enter goes to the first of what was found. */

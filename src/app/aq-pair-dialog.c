@@ -4,6 +4,7 @@
 
 #include <glib/gi18n.h>
 
+#include "aq-busy.h"
 #include "aq-pool-words.h"
 
 struct _AqPairDialog {
@@ -120,6 +121,7 @@ static void aq_pair_dialog_class_init(AqPairDialogClass *klass)
     GtkWidgetClass *widget_class = GTK_WIDGET_CLASS(klass);
     G_OBJECT_CLASS(klass)->dispose = aq_pair_dialog_dispose;
     ADW_DIALOG_CLASS(klass)->closed = aq_pair_dialog_closed;
+    g_type_ensure(AQ_TYPE_BUSY);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-pair-dialog.ui");
     gtk_widget_class_bind_template_child(widget_class, AqPairDialog, headline);

@@ -7,10 +7,12 @@ import glob
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import threading
 import time
+import zlib
 
 import gi
 
@@ -28,10 +30,15 @@ class WindowAttributes(ctypes.Structure):
                 [('override_redirect', ctypes.c_int), ('screen', ctypes.c_void_p)])
 
 
+class Image(ctypes.Structure):
+    _fields_ = ([(n, ctypes.c_int) for n in ('width', 'height', 'xoffset', 'format')] + [('data', ctypes.c_void_p)] +
+                [(n, ctypes.c_int) for n in ('byte_order', 'unit', 'bit_order', 'pad', 'depth', 'bytes_per_line', 'bits_per_pixel')])
+
+
 class Keyboard:
     """Keys by the X server's test extension. There is no window manager, so the window is given the focus here."""
 
-    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'Right': 0xff53, 'Home': 0xff50, 'Tab': 0xff09, 'F2': 0xffbf, 'Delete': 0xffff, 'space': 0x20, 'slash': 0x2f, 'comma': 0x2c, 'Page_Down': 0xff56, 'Page_Up': 0xff55, 'End': 0xff57, 'question': 0x3f}
+    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'Right': 0xff53, 'Home': 0xff50, 'Tab': 0xff09, 'F2': 0xffbf, 'Delete': 0xffff, 'space': 0x20, 'slash': 0x2f, 'comma': 0x2c, 'Page_Down': 0xff56, 'Page_Up': 0xff55, 'End': 0xff57, 'question': 0x3f, 'Menu': 0xff67}
 
     def __init__(self):
         self.x, self.xtst = ctypes.CDLL('libX11.so.6'), ctypes.CDLL('libXtst.so.6')
@@ -48,26 +55,66 @@ class Keyboard:
         if not self.display:
             raise RuntimeError('no X display')
 
-    def window(self):
-        """The topmost window in view that is no popover: a dialog lies inside the app's only window."""
+    def windows(self):
+        """Those in view that are no popovers, the topmost last: the app's, and a file dialog."""
         root, parent, children, n = ctypes.c_ulong(), ctypes.c_ulong(), ctypes.POINTER(ctypes.c_ulong)(), ctypes.c_uint()
         self.x.XQueryTree(self.display, self.x.XDefaultRootWindow(self.display), *(ctypes.byref(v) for v in (root, parent, children, n)))
         if not n.value:
             raise RuntimeError('no window on the X display')
-        found = 0
-        for i in reversed(range(n.value)):
+        found = []
+        for i in range(n.value):
             a = WindowAttributes()
             if self.x.XGetWindowAttributes(self.display, children[i], ctypes.byref(a)) and a.map_state == 2 and not a.override_redirect:
-                found = children[i]
-                break
+                found.append(children[i])
         self.x.XFree(children)
         return found
+
+    def window(self):
+        found = self.windows()
+        return found[-1] if found else 0
 
     def focus(self):
         window = self.window()
         if window:
             self.x.XSetInputFocus(self.display, window, 1, 0)
             self.x.XSync(self.display, 0)
+
+    def pixels(self):
+        """What the window shows, as [row][column][red, green, blue]."""
+        import numpy  # pylint: disable=import-outside-toplevel
+        window, a = self.window(), WindowAttributes()
+        self.x.XGetWindowAttributes(self.display, window, ctypes.byref(a))
+        self.x.XGetImage.restype = ctypes.POINTER(Image)
+        self.x.XGetImage.argtypes = [ctypes.c_void_p, ctypes.c_ulong] + [ctypes.c_int] * 2 + [ctypes.c_uint] * 2 + [ctypes.c_ulong, ctypes.c_int]
+        got = self.x.XGetImage(self.display, window, 0, 0, a.width, a.height, ~0 & 0xffffffff, 2)
+        image = got.contents
+        rows = numpy.frombuffer(ctypes.string_at(image.data, image.bytes_per_line * image.height), numpy.uint8).reshape(image.height, -1, 4)
+        self.x.XFree.argtypes = [ctypes.c_void_p]
+        self.x.XFree(image.data)
+        self.x.XFree(got)
+        return rows[:, :a.width, 2::-1]
+
+    def picture(self, path):
+        """What the window shows, as a PNG."""
+        rows = self.pixels()
+        height, width = rows.shape[:2]
+
+        def chunk(kind, body):
+            return struct.pack('>I', len(body)) + kind + body + struct.pack('>I', zlib.crc32(kind + body))
+
+        with open(path, 'wb') as f:
+            f.write(b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0)) +
+                    chunk(b'IDAT', zlib.compress(b''.join(b'\0' + row.tobytes() for row in rows), 9)) + chunk(b'IEND', b''))
+
+    def point(self, x, y, button=None):
+        """The pointer goes to a place of the window, and presses a button there."""
+        self.focus()
+        self.xtst.XTestFakeMotionEvent.argtypes = [ctypes.c_void_p] + [ctypes.c_int] * 3 + [ctypes.c_ulong]
+        self.xtst.XTestFakeButtonEvent.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_ulong]
+        self.xtst.XTestFakeMotionEvent(self.display, -1, x, y, 0)
+        for down in (1, 0) if button else ():
+            self.xtst.XTestFakeButtonEvent(self.display, button, down, 0)
+        self.x.XSync(self.display, 0)
 
     def unfocus(self):
         """No window has the focus, as when another program is used."""
@@ -178,9 +225,10 @@ class Notifications:
         Gio.bus_own_name_on_connection(self.bus, self.NAME, Gio.BusNameOwnerFlags.REPLACE, lambda *_: self.ready.set(), None)
         GLib.MainLoop.new(context, False).run()
 
-    def _called(self, _bus, _sender, _path, _interface, method, args, invocation):
+    def _called(self, _bus, sender, _path, _interface, method, args, invocation):
         values, answer = args.unpack(), None
         if method == 'Notify':
+            self.sender = sender
             self.shown.append((values[3], values[4]))
             answer = GLib.Variant('(u)', (len(self.shown),))
         elif method == 'CloseNotification':
@@ -191,8 +239,32 @@ class Notifications:
             answer = GLib.Variant('(ssss)', ('stand-in', 'tests', '1', '1.2'))
         invocation.return_value(answer)
 
+    def settled(self):
+        """The sender of the last one knows its number: the answer reached it before this question did."""
+        self.bus.call_sync(self.sender, '/io/github/aquiferpool/Aquifer', 'org.gtk.Actions', 'List', None, None, 0, HANG_S * 1000, None)
+        return True
+
     def press(self, number):
         self.bus.emit_signal(None, self.PATH, self.NAME, 'ActionInvoked', GLib.Variant('(us)', (number, 'default')))
+
+
+class Announcements:
+    """What programs ask assistive technology to say, heard while wait() looks."""
+
+    def __init__(self):
+        self.said = []
+        self.listener = Atspi.EventListener.new(lambda event: self.said.append(str(event.any_data)))
+        self.listener.register('object:announcement')
+
+
+def contrast(pixels):
+    """Of the lightest and the darkest of them, as WCAG 2 counts it: 1 to 21."""
+    import numpy  # pylint: disable=import-outside-toplevel
+    if not pixels.size:
+        return 1
+    part = pixels / 255.0
+    light = numpy.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
+    return (light.max() + 0.05) / (light.min() + 0.05)
 
 
 class Tap:
@@ -224,6 +296,8 @@ def wait(condition, limit_s=HANG_S):
     """The first true value of condition(), or None when the hang limit is over."""
     end = time.monotonic() + limit_s
     while True:
+        while GLib.MainContext.default().iteration(False):  # what programs tell
+            pass
         try:
             value = condition()
         except (GLib.Error, AttributeError):  # a widget that is not there, or went while it was looked at
@@ -231,6 +305,103 @@ def wait(condition, limit_s=HANG_S):
         if value or time.monotonic() >= end:
             return value
         time.sleep(0.05)
+
+
+class Seen:
+    """A widget as it was when the whole window was looked at."""
+
+    __slots__ = ('path', 'role', 'name', 'description', 'states', 'position', 'parent', 'children', 'count')
+
+    def has(self, state):
+        return bool(self.states >> int(state) & 1)
+
+    def walk(self, depth=0):
+        yield depth, self
+        for child in self.children:
+            yield from child.walk(depth + 1)
+
+
+class Cache:
+    """All widgets of a program in one call. A walk asks for role, name and states of each, which takes a second on a page with a few answers."""
+
+    ROOT = '/org/a11y/atspi/accessible/root'
+    ROUNDS = 4  # while an answer is written there may be something new each time
+    FULL = 8  # looks, of which one takes nothing for granted
+
+    def __init__(self, root):
+        session = Gio.bus_get_sync(Gio.BusType.SESSION)
+        address = session.call_sync('org.a11y.Bus', '/org/a11y/bus', 'org.a11y.Bus', 'GetAddress', None, None, 0, -1, None).unpack()[0]
+        flags = Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION
+        self.bus = Gio.DBusConnection.new_for_address_sync(address, flags, None, None)
+        self.name, self.n, self.nodes = root.app.bus_name, 0, {}
+
+    def _call(self, path, interface, method):
+        return self.bus.call_sync(self.name, path, interface, method, None, None, 0, HANG_S * 1000, None).unpack()[0]
+
+    def _children(self, paths):
+        """Of each of them the paths of those that are in view. GTK gives a widget its place in the tree when its parent is asked this."""
+        found, left, context = {}, list(paths), GLib.MainContext.new()
+
+        def answered(bus, result, path):
+            left.pop()
+            try:
+                found[path] = [p for _, p in bus.call_finish(result).unpack()[0]]
+            except GLib.Error:  # it went meanwhile
+                pass
+
+        context.push_thread_default()
+        for path in paths:
+            self.bus.call(self.name, path, 'org.a11y.atspi.Accessible', 'GetChildren', None, None, 0, HANG_S * 1000, None, answered, path)
+        while left:
+            context.iteration(True)
+        context.pop_thread_default()
+        return found
+
+    def _items(self):
+        """By their paths all that were reached before, hidden ones too."""
+        nodes = {}
+        for (_, path), _, _, _, count, _, name, role, description, states in self._call('/org/a11y/atspi/cache', 'org.a11y.atspi.Cache', 'GetItems'):
+            n = nodes[path] = Seen()
+            n.path, n.role, n.name, n.description, n.states = path, role_name(role), name, description, states[0] | states[1] << 32
+            n.count, n.position, n.parent, n.children = count, 0, None, []
+        return nodes
+
+    def _settled(self, path, nodes, before):
+        """Its children as they were told last, if nothing speaks against it. A widget that is hidden keeps its parent and its position, and looks
+        as if it had neither name nor children; who took its place is known by the parent alone."""
+        n, kept = nodes[path], before.get(path)
+        if not kept or n.count != len(kept.children):
+            return None
+        for was in kept.children:
+            now = nodes.get(was.path)
+            if not now or (was.name and not now.name) or (was.count and not now.count):
+                return None
+        return [c.path for c in kept.children]
+
+    def look(self):
+        """The tree as it is now: the program itself, of which the children are windows."""
+        self.n += 1
+        before = self.nodes if self.n % self.FULL else {}
+        for _ in range(self.ROUNDS):
+            nodes = self._items()
+            children = {p: self._settled(p, nodes, before) for p, n in nodes.items() if n.count}
+            children.update(self._children([self.ROOT] + [p for p, known in children.items() if known is None]))
+            fresh = {c for paths in children.values() for c in paths or () if c not in nodes}
+            if not fresh:
+                break
+            while fresh:
+                fresh = {c for paths in self._children(fresh).values() for c in paths if c not in nodes}
+        for path, n in nodes.items():
+            n.children = [nodes[c] for c in children.get(path) or () if c in nodes]
+            for position, child in enumerate(n.children):
+                child.parent, child.position = n, position
+        self.nodes = nodes
+        return nodes[self.ROOT]
+
+
+@functools.cache
+def role_name(role):
+    return Atspi.role_get_name(Atspi.Role(role))
 
 
 class App:
@@ -245,6 +416,8 @@ class App:
         self.root = wait(self._find_root)
         if not self.root:
             raise RuntimeError('the window did not appear:\n' + self.messages())
+        self.cache = Cache(self.root)
+        self.nodes = {Cache.ROOT: self.root}
 
     def _find_root(self):
         if self.process.poll() is not None:
@@ -301,18 +474,34 @@ class App:
             if child:
                 yield from self.walk(child, depth + 1)
 
-    def each(self, role, name=None, under=None, showing=True):
-        """Widgets of a role (or one of several), by name: exact, or a function of it. In order, looked for as they are asked for."""
-        roles = (role,) if isinstance(role, str) else role
-        for _, n in self.walk(under):
-            try:
-                if n.get_role_name() not in roles or (showing and not n.get_state_set().contains(Atspi.StateType.SHOWING)):
-                    continue
-                found = name is None or (name(n.get_name()) if callable(name) else n.get_name() == name)
-            except GLib.Error:
-                continue
-            if found:
+    def seen(self, role, name=None, under=None, showing=True):
+        """Widgets of a role (or one of several), by name: exact, or a function of it. In order, as they were when this was called."""
+        roles, top = (role,) if isinstance(role, str) else role, self.cache.look()
+        if under:
+            top = next((n for _, n in top.walk() if n.path == under.path), None)
+        for _, n in top.walk() if top else ():
+            if n.role in roles and (not showing or n.has(Atspi.StateType.SHOWING)) and (name is None or (name(n.name) if callable(name) else n.name == name)):
                 yield n
+
+    def node(self, seen):
+        """What can be asked and told of it; None when it went meanwhile."""
+        if seen.path not in self.nodes:
+            parent = self.node(seen.parent) if seen.parent else None
+            try:
+                child = parent.get_child_at_index(seen.position) if parent else None
+                if not child or child.path != seen.path:
+                    children = [parent.get_child_at_index(i) for i in range(parent.get_child_count())] if parent else []
+                    child = next((c for c in children if c and c.path == seen.path), None)
+            except GLib.Error:
+                child = None
+            if not child:
+                return None
+            self.nodes[seen.path] = child
+        return self.nodes[seen.path]
+
+    def each(self, role, name=None, under=None, showing=True):
+        """The same, to be asked and told."""
+        return (n for n in map(self.node, self.seen(role, name, under, showing)) if n)
 
     def all(self, role, name=None, under=None, showing=True):
         return list(self.each(role, name, under, showing))
@@ -359,13 +548,8 @@ class App:
 
     def focused(self):
         """The widget that has the keyboard focus, or None."""
-        for _, n in self.walk():
-            try:
-                if n.get_state_set().contains(Atspi.StateType.FOCUSED):
-                    return n
-            except GLib.Error:
-                continue
-        return None
+        seen = next((n for _, n in self.cache.look().walk() if n.has(Atspi.StateType.FOCUSED)), None)
+        return self.node(seen) if seen else None
 
     def tab_to(self, node, chord='Tab', steps=60):
         """Go there by keyboard; whether it was reached."""
@@ -418,7 +602,7 @@ class App:
         return 0 <= e.x and e.x + e.width <= frame.width and 0 <= e.y and e.y + e.height <= frame.height
 
     def texts(self, under):
-        return [n.get_name() or read(n) for n in self.all('label', under=under)]
+        return [n.name or read(self.node(n)) for n in self.seen('label', under=under)]
 
     def answer_text(self, row):
         """What the model said: all labels of the row but its figures."""
@@ -436,12 +620,8 @@ class App:
 
     def tree(self):
         lines = []
-        for depth, n in self.walk():
-            try:
-                showing = n.get_state_set().contains(Atspi.StateType.SHOWING)
-                lines.append('%s%s %r%s' % ('  ' * depth, n.get_role_name(), n.get_name(), '' if showing else ' (not showing)'))
-            except GLib.Error:
-                lines.append('  ' * depth + '(gone)')
+        for depth, n in self.cache.look().walk():
+            lines.append('%s%s %r%s' % ('  ' * depth, n.role, n.name, '' if n.has(Atspi.StateType.SHOWING) else ' (not showing)'))
         return '\n'.join(lines)
 
     def close(self):

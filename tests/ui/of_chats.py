@@ -8,7 +8,7 @@ import sqlite3
 
 import driver
 from driver import BUTTON, Atspi, wait
-from scene import GATE, GUIDE, HOME, LONG, QUESTION, SLOW, choose, endless, spin, start_ready, stored, tap, tokens, wide
+from scene import GATE, GUIDE, HOME, LONG, QUESTION, SLOW, choose, endless, spin, start_ready, stored, tap, thoughtful, tokens, wide
 
 
 def chat():
@@ -50,7 +50,7 @@ def chat():
         driver.keyboard().unfocus()
         wait(lambda: not app.active())
         app.ask(question)
-        return wait(lambda: len(desktop.shown) == n) and n not in desktop.closed
+        return wait(lambda: len(desktop.shown) == n) and desktop.settled() and n not in desktop.closed
 
     tap.ok(told_of_another('And what is a pool?', 2), 'the window is left: it is told again', desktop.shown)
     driver.keyboard().focus()
@@ -416,7 +416,7 @@ def unsaved():
 
 
 def transfer():
-    """A chat is written to a file by the file dialog, as Markdown and as JSON."""
+    """By file dialogs: a chat is written as Markdown and as JSON, all chats are written and read; a foreign file is refused."""
     def path(name):
         return os.path.join(HOME, name)
 
@@ -438,4 +438,97 @@ def transfer():
     with open(path('one.json'), encoding='utf-8') as f:
         text = f.read()
     tap.ok([m['text'] for m in json.loads(text)['chats'][0]['messages']] == ['What is *it*?', 'It is **that**.'], 'a name that ends in .json: as JSON', text)
+    app.click(BUTTON, 'Main Menu')
+    app.click(BUTTON + ('menu item',), 'Export All Chats…')
+    choose(app, path('all.json'), 'Save')
+    said('1 chat was written to %s' % path('all.json'))
+    with open(path('all.json'), encoding='utf-8') as f:
+        everything = json.load(f)
+    tap.ok(len(everything['chats']) == 1 and everything['chats'][0]['title'] == 'Given', 'all chats are written by the menu', everything)
+    app.key('Shift+Control+o')
+    choose(app, path('all.json'), 'Open')
+    tap.ok(said('1 chat was imported') and wait(lambda: len(app.all('list item', 'Given', app.one('list', 'Chats'))) == 2), 'and come back by the other dialog', app.tree)
+    with open(path('none.json'), 'w', encoding='ascii') as f:
+        f.write('{"chats": 5}')
+    app.click(BUTTON, 'Main Menu')
+    app.click(BUTTON + ('menu item',), 'Import Chats…')
+    choose(app, path('none.json'), 'Open')
+    tap.ok(said('none.json could not be imported: '), 'a file that is none of that is refused in words', app.tree)
+    app.key('Escape')
+    app.wait_gone('label', 'That Did Not Work')
+    tap.ok(len(app.all('list item', under=app.one('list', 'Chats'))) == 3, 'and nothing of it is taken', app.tree)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def offers():
+    """Near the end of the context: what helps is offered, and works."""
+    app = start_ready(thoughtful())
+    app.write('word ' * 228)
+    full = tokens(app)[1]
+    tap.ok(full == 256, 'a model with a context of 256 tokens', full)
+    label = app.wait_for('label', lambda n: n.startswith('The context is nearly full'))
+    tap.ok(label and not app.one(BUTTON, lambda n: n.startswith('Reload With')), 'it is said before it is full; there is no longer one to offer', app.tree)
+    before = tokens(app)[0]
+    app.click(BUTTON, 'Turn Thinking Off')
+    app.wait_gone(BUTTON, 'Turn Thinking Off')
+    tap.ok(wait(lambda: tokens(app)[0] != before), 'thinking is turned off, and the template reads so', app.tree)
+    app.click(BUTTON, 'Chat Settings')
+    switch = wait(lambda: app.one(('switch', 'check box', 'toggle button'), 'Thinking', app.one('dialog', 'Chat Settings')))
+    tap.ok(switch and not switch.get_state_set().contains(Atspi.StateType.CHECKED), 'as the chat\'s settings tell', app.tree)
+    app.key('Escape')
+    app.wait_gone('dialog', 'Chat Settings')
+    app.write('word ' * 300)
+    app.wait_for('label', lambda n: n.startswith('The context is full'))
+    app.ask(QUESTION)
+    app.finished(1)
+    app.write('word ' * 300)
+    app.wait_for('label', lambda n: n.startswith('The context is full'))
+    app.press(app.all(BUTTON, 'New Chat')[-1])
+    tap.ok(wait(lambda: not app.answers()) and driver.read(app.entry()) == '', 'a new chat is begun', app.tree)
+    app.choose_chat(1)
+    tap.ok(wait(lambda: driver.read(app.entry()).startswith('word word')), 'what was written in the other one is kept there', driver.read(app.entry())[:40])
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def reading():
+    """An answer is followed only at its end; a field that grows, a draft for each chat; earlier messages on demand."""
+    texts = []
+    for i in range(60):
+        texts += ['Question %d?' % i, 'Answer %d.' % i]
+    app = start_ready(endless(), '--size', '900x400', '--chats', stored(*texts), env=SLOW)
+    app.wait_for('list item', 'Given')
+    app.ask(LONG)
+    answer = wait(app.answers)[0]
+    question = app.wait_for('label', LONG)
+
+    def lies(node):
+        return Atspi.Component.get_extents(node, Atspi.CoordType.WINDOW).y
+
+    top = lies(question)
+    tap.ok(wait(lambda: lies(question) < top - 100), 'an answer that grows is followed')
+    middle = Atspi.Component.get_extents(app.one('list', 'Messages'), Atspi.CoordType.WINDOW)
+    for _ in range(20):
+        driver.keyboard().point(middle.x + middle.width // 2, 200, 4)
+    wait(lambda: lies(question) >= top)
+    text = app.answer_text(answer)
+    wait(lambda: len(app.answer_text(answer)) > len(text) + 100)
+    tap.ok(lies(question) == top, 'whoever scrolled up is left alone', (top, lies(question)))
+    app.key('Escape')
+    app.finished(1)
+
+    entry = app.entry()
+    height = Atspi.Component.get_extents(entry, Atspi.CoordType.WINDOW).height
+    app.write('one\ntwo\nthree')
+    tap.ok(wait(lambda: Atspi.Component.get_extents(entry, Atspi.CoordType.WINDOW).height > height + 20), 'the field grows with its lines')
+    app.new_chat()
+    tap.ok(driver.read(app.entry()) == '', 'another chat has a field of its own')
+    app.write('four')
+    app.choose_chat(1)
+    tap.ok(wait(lambda: driver.read(app.entry()) == 'one\ntwo\nthree'), 'each chat keeps what is written in it', driver.read(app.entry()))
+    app.choose_chat(0)
+    tap.ok(wait(lambda: driver.read(app.entry()) == 'four'), 'the other one, too', driver.read(app.entry()))
+    app.choose_chat(2)
+    tap.ok(app.wait_for('label', 'Answer 59.') and not app.one('label', 'Answer 10.'), 'a long chat opens at its end, without a row for each message', app.tree)
+    app.click(BUTTON, 'Load Earlier')
+    tap.ok(app.wait_for('label', 'Answer 20.') and not app.one('label', 'Answer 0.'), 'Load Earlier brings some more')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())

@@ -6,7 +6,7 @@ import re
 
 import driver
 from driver import BUTTON, Atspi, wait
-from scene import HOME, QUESTION, UNFOLD, attach, start_ready, stored, tap, tokens
+from scene import HOME, QUESTION, UNFOLD, attach, choose, start, start_ready, stored, tap, tokens
 
 
 MARKDOWN = """# Rivers
@@ -24,11 +24,29 @@ The **Nile** is [long](https://example.org/nile), see [this](javascript:alert(1)
 def river():
     return "Nile"
 ```
+
+$$\\frac{a}{b}$$
 """
 
 
+def opener():
+    """A program that the desktop opens addresses with: it writes them into a file. Its path."""
+    path, told = os.path.join(HOME, 'opener.sh'), os.path.join(HOME, 'opened')
+    with open(path, 'w', encoding='ascii') as f:
+        f.write('#!/bin/sh\nprintf "%%s\\n" "$@" >>"%s"\n' % told)
+    os.chmod(path, 0o700)
+    schemes = ['x-scheme-handler/' + s for s in ('http', 'https', 'mailto')]
+    for folder, name, text in (('.local/share/applications', 'opener.desktop', '[Desktop Entry]\nType=Application\nName=Opener\nExec=%s %%u\nMimeType=%s;\n' % (path, ';'.join(schemes))),
+                               ('.config', 'mimeapps.list', '[Default Applications]\n' + ''.join('%s=opener.desktop\n' % s for s in schemes))):
+        os.makedirs(os.path.join(HOME, folder), exist_ok=True)
+        with open(os.path.join(HOME, folder, name), 'w', encoding='ascii') as f:
+            f.write(text)
+    return told
+
+
 def links():
-    """A link asks before it opens anything."""
+    """A link asks before it opens anything, and hands its very address to the desktop then."""
+    told = opener()
     app = start_ready('--chats', stored('What?', MARKDOWN))
     app.choose_chat(1)
     label = wait(lambda: app.one('label', lambda n: n.startswith('The Nile is long'), app.finished(1)))
@@ -50,6 +68,16 @@ def links():
     app.tab_to(app.entry())
     app.key('Control+v')
     tap.ok(wait(lambda: driver.read(app.entry()) == 'https://example.org/nile'), 'its address can be copied', driver.read(app.entry()))
+    tap.ok(not os.path.exists(told), 'nothing was opened yet')
+    ask()
+    app.click(BUTTON, 'Open')
+    app.wait_gone('label', 'Open This Link?')
+
+    def opened():
+        with open(told, encoding='utf-8') as f:
+            return f.read()
+
+    tap.ok(wait(lambda: os.path.exists(told) and opened()) == 'https://example.org/nile\n', 'Open hands its address to the desktop, once', os.path.exists(told) and opened())
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
@@ -66,6 +94,28 @@ def markdown():
     tap.ok(any('this (javascript:alert(1))' in t for t in app.texts(row)), 'an odd link is text', app.texts(row))
     tap.ok(all(app.one(BUTTON, n, row) for n in ('Copy Code', 'Save Code…', 'Wrap Lines')), 'code can be copied, saved and wrapped', app.tree)
     app.press(app.one(BUTTON, 'Wrap Lines', row))
+    saved = os.path.join(HOME, 'river.py')
+    app.press(app.one(BUTTON, 'Save Code…', row))
+    choose(app, saved, 'Save')
+
+    def lines():
+        with open(saved, encoding='utf-8') as f:
+            return f.read()
+
+    tap.ok(wait(lambda: os.path.exists(saved) and lines()) == 'def river():\n    return "Nile"\n', 'code is saved to a file', app.tree)
+
+    def pasted(button):
+        app.write('')
+        app.press(button)
+        app.tab_to(app.entry())
+        app.key('Control+v')
+        return wait(lambda: driver.read(app.entry()))
+
+    copies = app.all(BUTTON, 'Copy Code', row)
+    tap.ok(len(copies) == 2 and pasted(copies[0]) == 'def river():\n    return "Nile"', 'code is copied', driver.read(app.entry()))
+    tap.ok(app.one('label', 'LaTeX', row) and pasted(copies[1]) == '\\frac{a}{b}', 'a formula is shown as its source, and copied', driver.read(app.entry()))
+    tap.ok(pasted(app.one(BUTTON, 'Copy Text', row)) == MARKDOWN, 'Copy Text copies all of the message as it was written', driver.read(app.entry()))
+    app.write('')
     tap.ok(app.one('label', 'The Nile is long, see this (javascript:alert(1)).', row), 'emphasis and links leave their words', app.texts(row))
     tap.ok(not any('Step by step' in t for t in app.texts(row)), 'thinking is folded')
     thinking = wait(lambda: app.one(BUTTON + ('expander', 'toggle button', 'button'), 'Thinking', row))
@@ -192,4 +242,24 @@ def find():
     app.key('Escape')
     app.wait_gone(('text', 'entry', 'text box'), 'Search this chat')
     tap.ok(wait(lambda: app.entry().get_state_set().contains(Atspi.StateType.FOCUSED)), 'Escape ends it, and the field to write in has the focus', app.tree)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def spelled():
+    """Words that no dictionary has are marked while they are written."""
+    folder = os.path.join(HOME, '.config', 'enchant', 'hunspell')
+    os.makedirs(folder)
+    for name, text in (('en_US.aff', 'SET UTF-8\n'), ('en_US.dic', '3\nthe\nriver\nrises\n')):
+        with open(os.path.join(folder, name), 'w', encoding='ascii') as f:
+            f.write(text)
+    app = start('--chats', stored('What?', 'That.'), env={'LANG': 'en_US.UTF-8', 'LANGUAGE': 'en_US'})
+    entry = app.entry()
+
+    def marked(at):
+        found = Atspi.Text.get_attribute_run(entry, at, False)[0]
+        return 'error' in found.get('underline', '') or found
+
+    app.write('the rivver rises')
+    tap.ok(wait(lambda: marked(5) is True), 'a word that no dictionary has is marked', marked(5))
+    tap.ok(marked(0) is not True, 'others are not', marked(0))
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())

@@ -6,6 +6,7 @@ node of the same user, whose place the window takes when it ends (beside). There
 its own, on a display and a session bus of its own, which a second process of this script drives. TAP.
 
 usage: pool_lan.py life|refused|beside|two AQUIFER AQUIFER-CLI GUIDE LATER-NODE
+With AQ_POOL_PICTURE=FILE life makes a picture of the page while a model runs over both (AQ_SCREEN=1100x1500x24), and ends.
 """
 
 import json
@@ -35,6 +36,7 @@ from driver import BUTTON, wait  # noqa: E402
 PROGRAM, CLI, GUIDE, LATER = (os.path.abspath(a) for a in sys.argv[2:6])
 HOME = os.environ['HOME']
 QUESTION = 'What is Aquifer?'
+PICTURE = os.environ.get('AQ_POOL_PICTURE')
 tap = driver.Tap()
 PEER = json.loads(os.environ.get('AQ_PEER_INTO', 'null'))  # how the second process gets into its PC
 if not PEER:
@@ -47,7 +49,7 @@ apps, others = [], []
 def start():
     """The window on the desktop PC; in the second process, on the laptop."""
     into = PEER or desktop.into
-    app = driver.App(into[0], *into[1:], PROGRAM, '--temp', '0',
+    app = driver.App(into[0], *into[1:], PROGRAM, '--temp', '0', *(['--size', '1000x1400'] if PICTURE else []),
                      env={'G_DEBUG': 'fatal-criticals', 'AQ_MODEL_DIR': os.path.join(HOME, 'models'), 'AQ_CPU': 'c'})
     apps.append(app)
     return app
@@ -126,6 +128,11 @@ def life():
     app.click(BUTTON, 'Check')
     tap.ok(says(app, 'The same answer as of this PC alone'), 'checked: the same answer', app.tree)
     tap.ok(says(app, 'Last minute: '), 'the time of each PC is told', app.tree)
+    if PICTURE:
+        app.tab_to(app.one(BUTTON, 'Chat with This Pool'))  # no name is being edited
+        driver.keyboard().picture(PICTURE)
+        app.close()
+        return
     app.click(BUTTON, 'Chat with This Pool')
     app.wait_for('label', 'Ask Something')
     app.ask(QUESTION)

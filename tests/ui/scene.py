@@ -67,6 +67,25 @@ def wide():
     return path
 
 
+def thoughtful():
+    """The guide model with a context of 256 tokens, and with a template that knows whether to think."""
+    with open(GUIDE, 'rb') as f:
+        data = f.read()
+    key = b'tokenizer.chat_template' + struct.pack('<I', 8)
+    at = data.index(key) + len(key)
+    (n,) = struct.unpack_from('<Q', data, at)
+    template = (b"{% for m in messages %}<|im_start|>{{m['role']}}\n{{m['content']}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}"
+                b"<|im_start|>assistant\n{% if enable_thinking is defined %}-{% endif %}{% endif %}")
+    assert len(template) <= n, (len(template), n)
+    data = data[:at + 8] + template.replace(b'{% for', b'{%' + b' ' * (n - len(template) + 1) + b'for', 1) + data[at + 8 + n:]
+    key = b'.context_length' + struct.pack('<I', 4)
+    at = data.index(key) + len(key)
+    path = os.path.join(MODELS, 'thoughtful.gguf')
+    with open(path, 'wb') as f:
+        f.write(data[:at] + struct.pack('<I', 256) + data[at + 4:])
+    return path
+
+
 def damaged():
     """Files that are no whole model: name, bytes, a word of what must be said."""
     with open(GUIDE, 'rb') as f:
@@ -95,6 +114,11 @@ def stored(*texts, files=()):
     return path
 
 
+def alone(app):
+    """Wait until the file dialog has gone, from the display too: a key would be pressed in it."""
+    return wait(lambda: app.root.get_child_count() == 1 and len(driver.keyboard().windows()) == 1)
+
+
 def choose(app, path, button):
     """Name a file in the dialog that opens, and press its button."""
     if not wait(lambda: app.root.get_child_count() == 2):
@@ -106,14 +130,14 @@ def choose(app, path, button):
         entry = wait(lambda: app.one(('text', 'entry', 'text box'), under=dialog))
     Atspi.EditableText.set_text_contents(entry, path)
     app.press(wait(lambda: app.one(BUTTON, button, dialog)))
-    wait(lambda: app.root.get_child_count() == 1)
+    return alone(app)
 
 
 def cancel(app):
     """End the file dialog that opens, by its button: a key may come before it has the focus."""
     dialog = wait(lambda: app.root.get_child_at_index(1))
     app.press(wait(lambda: app.one(BUTTON, 'Cancel', dialog)))
-    return wait(lambda: app.root.get_child_count() == 1)
+    return alone(app)
 
 
 def attach(app, *paths):

@@ -5,6 +5,7 @@
 #include <gtksourceview/gtksource.h>
 #include <string.h>
 
+#include "aq-busy.h"
 #include "aq-chat-row.h"
 #include "aq-chat-view.h"
 #include "aq-code-block.h"
@@ -212,6 +213,31 @@ static void test_chat_row(void)
     g_object_unref(row);
 }
 
+/* With animations off nothing turns, also in what was there before; nothing of it is told twice. */
+static void test_busy(void)
+{
+    GtkSettings *settings = gtk_settings_get_default();
+    GtkWidget *busy = keep(g_object_new(AQ_TYPE_BUSY, NULL));
+    assert_role(busy, IMG);
+    for (int still = 0; still < 2; still++) {
+        g_object_set(settings, "gtk-enable-animations", !still, NULL);
+        GtkWidget *inner = adw_bin_get_child(ADW_BIN(busy));
+        g_assert_true(still ? GTK_IS_IMAGE(inner) : ADW_IS_SPINNER(inner));
+        gtk_test_accessible_assert_state(inner, GTK_ACCESSIBLE_STATE_HIDDEN, TRUE);
+        g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+        g_autoptr(AqChat) chat = chat_new(host);
+        g_autoptr(AqMessage) answer = aq_message_new(AQ_MESSAGE_ASSISTANT, NULL);
+        GtkWidget *rows[] = {keep(aq_chat_row_new(chat)), keep(aq_message_row_new(chat, answer))};
+        for (gsize i = 0; i < G_N_ELEMENTS(rows); i++) {
+            need(rows[i], AQ_TYPE_BUSY, NULL);
+            g_assert_true(still == !find(rows[i], ADW_TYPE_SPINNER, NULL));
+            g_object_unref(rows[i]);
+        }
+    }
+    g_object_set(settings, "gtk-enable-animations", TRUE, NULL);
+    g_object_unref(busy);
+}
+
 static void test_find_bar(void)
 {
     g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
@@ -363,6 +389,7 @@ int main(int argc, char **argv)
     adw_init();
     g_test_add_func("/app/widgets/composer", test_composer);
     g_test_add_func("/app/widgets/message row", test_message_row);
+    g_test_add_func("/app/widgets/busy", test_busy);
     g_test_add_func("/app/widgets/markdown", test_markdown);
     g_test_add_func("/app/widgets/chat row", test_chat_row);
     g_test_add_func("/app/widgets/find bar", test_find_bar);

@@ -16,12 +16,14 @@ import of_models  # noqa: E402
 import of_chats  # noqa: E402
 import of_text  # noqa: E402
 import of_network  # noqa: E402
+import of_looks  # noqa: E402
+import of_keys  # noqa: E402
 from scene import MODELS, SCENARIO, apps, tap  # noqa: E402
 
 
 def main():
     os.makedirs(MODELS)
-    scenario = next(s for s in (getattr(f, SCENARIO, None) for f in (of_window, of_models, of_chats, of_text, of_network)) if s)
+    scenario = next(s for s in (getattr(f, SCENARIO, None) for f in (of_window, of_models, of_chats, of_text, of_network, of_looks, of_keys)) if s)
     try:
         scenario()
     except Exception as e:  # pylint: disable=broad-except

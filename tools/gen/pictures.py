@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of README.md and docs/CHAT.md, as PNGs of at most 256 colours: a question that the guide model answers, the page of the first start, and one
-chat in several looks. docs/pictures/pool.png is not among them: it takes a second PC.
+chat in several looks. docs/pictures/pool.png is not among them: it takes a second PC (tests/ui/pool_lan.py, AQ_POOL_PICTURE).
 
 usage: ./dev exec tools/dev/headless.sh python3 tools/gen/pictures.py [NAME…]"""
 import os
@@ -22,7 +22,10 @@ OUT = os.path.join(ROOT, 'docs', 'pictures')
 HOME = os.environ['HOME']
 # Name: size, look, in the pseudo-locale.
 LOOKS = {'chat-look-light': ('1000x700', '', False), 'chat-look-dark': ('1000x700', 'dark', False), 'chat-look-360': ('360x640', '', False), 'chat-look-1200': ('1200x700', '', False),
-         'chat-look-large': ('1000x700', 'large', False), 'chat-look-long-words': ('1000x700', '', True), 'chat-look-rtl': ('1000x700', 'rtl', False)}
+         'chat-look-large': ('1000x700', 'large', False), 'chat-look-long-words': ('1000x700', '', True), 'chat-look-rtl': ('1000x700', 'rtl', False),
+         'chat-look-contrast': ('1000x700', '', False)}
+# What the desktop's settings would say.
+DESKTOP = {'chat-look-contrast': {'ADW_DEBUG_HIGH_CONTRAST': '1'}}
 # Name: page, look.
 PAGES = {'chat': ('chat', ''), 'chat-dark': ('chat', 'dark'), 'welcome': ('welcome', '')}
 ANSWER = """The longest are the **Nile** and the *Amazon*; which one leads depends on where the source is put.
@@ -144,7 +147,7 @@ def main():
             page, more = 'chat', ['--chats', path]
             chats(path)
         subprocess.run([program, '--shot', page, '--shot-file', png, '--size', size, *more, *(['--shot-look', look] if look else [])],
-                       check=True, timeout=120, env={**os.environ, **(long_words if pseudo_locale else {})})
+                       check=True, timeout=120, env={**os.environ, **(long_words if pseudo_locale else {}), **DESKTOP.get(name, {})})
         shrink(png, os.path.join(OUT, name + '.png'))
         print('%s.png: %d bytes' % (name, os.path.getsize(os.path.join(OUT, name + '.png'))))
 

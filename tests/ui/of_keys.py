@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Chat page by keyboard: each shortcut that its dialog lists, and each control reached by Tab; menus by the right mouse button."""
+
+import driver
+from driver import BUTTON, Atspi, wait
+from of_text import MARKDOWN
+from scene import cancel, start_ready, stored, tap
+
+# Of the dialog: pressed by `shortcuts` here, or by `keys`, `walk` and `transfer`.
+HERE = ['Ctrl+G', 'Shift+Ctrl+G', 'Shift+Ctrl+F', 'Ctrl+Page Down', 'Ctrl+Page Up', 'Shift+Ctrl+E', 'Ctrl+R', 'Shift+Ctrl+C', 'F2', 'Menu']
+ELSEWHERE = ['Shift+Ctrl+O', 'Return', 'Shift+Return', 'Escape', 'Ctrl+N', 'Ctrl+F', 'Ctrl+E', 'Ctrl+,', 'Ctrl+Z', 'Delete', 'Ctrl+O', 'Ctrl+1', 'Ctrl+2', 'Ctrl+3', 'Ctrl+4', 'F9', 'Ctrl+?', 'Ctrl+Q']
+FIELD = ('text', 'entry', 'text box')
+
+
+def focused(node):
+    return wait(lambda: node.get_state_set().contains(Atspi.StateType.FOCUSED))
+
+
+def shortcuts():
+    """What the dialog of shortcuts lists does what it says."""
+    app = start_ready('--chats', stored('Which river?', 'The Nile is a river.'))
+    app.wait_for('list item', 'Given')
+    app.key('Control+question')
+    app.wait_for('label', 'Keyboard Shortcuts')
+    # A row's last label is its key.
+    rows = [r for r in app.all('list item', under=app.one('dialog', 'Keyboard Shortcuts'), showing=False)]
+    listed = [t[-1] for t in ([n.name for n in app.seen('label', under=r, showing=False)] for r in rows) if t]
+    tap.ok(sorted(listed) == sorted(HERE + ELSEWHERE), 'each shortcut of the dialog is pressed by a test', sorted(set(listed) ^ set(HERE + ELSEWHERE)))
+    app.key('Escape')
+    app.wait_gone('label', 'Keyboard Shortcuts')
+
+    app.key('Control+Page_Down')
+    tap.ok(wait(app.answers), 'Ctrl+Page Down goes to the next chat', app.tree)
+    app.key('Shift+Control+c')
+    app.key('Control+v')
+    tap.ok(wait(lambda: driver.read(app.entry()) == 'The Nile is a river.'), 'Shift+Ctrl+C copies the last answer', driver.read(app.entry()))
+    app.write('')
+    app.key('Control+f')
+    entry = app.wait_for(FIELD, 'Search this chat')
+    Atspi.EditableText.set_text_contents(entry, 'river')
+    count = app.wait_for('label', '2 of 2')
+    app.key('Control+g')
+    tap.ok(wait(lambda: count.get_name() == '1 of 2'), 'Ctrl+G goes to the next place', count.get_name())
+    app.key('Shift+Control+g')
+    tap.ok(wait(lambda: count.get_name() == '2 of 2'), 'Shift+Ctrl+G to the one before', count.get_name())
+    app.key('Escape')
+    app.wait_gone(FIELD, 'Search this chat')
+    app.key('Shift+Control+f')
+    everywhere = app.wait_for(FIELD, 'Search all chats')
+    tap.ok(focused(everywhere), 'Shift+Ctrl+F searches all chats', app.tree)
+    app.key('Escape')
+    app.wait_gone(FIELD, 'Search all chats')
+    item = app.wait_for('list item', 'Given')
+    tap.ok(focused(item), 'Escape ends it, and the chat in view has the focus in the list', app.tree)
+    app.key('Shift+Control+e')
+    dialog = wait(lambda: app.root.get_child_at_index(1))
+    tap.ok(dialog and wait(lambda: app.one(BUTTON, 'Save', dialog)), 'Shift+Ctrl+E asks where to export the chat', app.tree)
+    cancel(app)
+    app.tab_to(app.entry())
+    app.key('Control+r')
+    tap.ok(app.wait_for('label', '2/2'), 'Ctrl+R asks again')
+    app.finished(1)
+    app.key('Control+Page_Up')
+    tap.ok(wait(lambda: not app.answers()), 'Ctrl+Page Up goes to the chat before', app.tree)
+
+    app.tab_to(item)
+    app.key('F2')
+    title = app.wait_for(FIELD, 'Title')
+    tap.ok(focused(title), 'F2 renames the chat that has the focus', app.tree)
+    app.key('Escape')
+    app.wait_gone(FIELD, 'Title')
+    tap.ok(focused(item), 'Escape leaves it, and the focus is where it was', app.tree)
+    app.key('Menu')
+    tap.ok(app.wait_for(BUTTON, 'Move to Folder…'), 'the Menu key opens its menu')
+    app.key('Escape')
+    app.wait_gone(BUTTON, 'Move to Folder…')
+    place = Atspi.Component.get_extents(item, Atspi.CoordType.WINDOW)
+    driver.keyboard().point(place.x + 20, place.y + place.height // 2, 3)
+    tap.ok(app.wait_for(BUTTON, 'Move to Folder…'), 'so does the right mouse button')
+    app.key('Escape')
+    app.wait_gone(BUTTON, 'Move to Folder…')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def around():
+    """Tab goes once around the whole Chat page, and to everything that can be pressed or written in."""
+    app = start_ready('--chats', stored('Which river?', MARKDOWN))
+    app.wait_for('list item', 'Given')
+    app.choose_chat(1)
+    app.finished(1)
+    app.write('A question')
+    app.tab_to(app.entry())
+    want = {n.path: n for n in app.seen(BUTTON + ('toggle button', 'page tab', 'text', 'text box', 'entry', 'check box'))
+            if n.has(Atspi.StateType.SENSITIVE) and n.has(Atspi.StateType.FOCUSABLE)}
+    reached, first = [], app.entry()
+    for _ in range(120):
+        app.key('Tab')
+        before = reached[-1] if reached else first.path
+        wait(lambda b=before: app.focused() and app.focused().path != b, 5)
+        now = app.focused()
+        if now is None or now == first:
+            break
+        reached.append(now.path)
+    print('# %d stops, %d controls' % (len(reached), len(want)))
+    # By other keys: Alt+F4 and the like, Ctrl+1 to 4, and of a chat that is not in view Down to its row.
+    others = ('Minimize', 'Maximize', 'Close', 'Models', 'Pool', 'API', 'Menu of “New Chat”')
+    missed = [n for p, n in want.items() if p not in reached and p != first.path and n.name not in others]
+    tap.ok(app.focused() == first, 'it comes around', app.tree)
+    tap.ok(not missed, 'and passes each control', ['%s %r' % (n.role, n.name) for n in missed])
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
