@@ -107,6 +107,8 @@ AqWelcome *aq_welcome_new(gboolean has_guide)
     AqWelcome *self = g_object_new(AQ_TYPE_WELCOME, NULL);
     gtk_widget_set_visible(self->guide, has_guide);
     adw_dialog_set_default_widget(ADW_DIALOG(self), has_guide ? self->guide : self->open);
+    /* Not the first label that can be selected, where Enter does nothing. */
+    adw_dialog_set_focus(ADW_DIALOG(self), has_guide ? self->guide : self->open);
     show_hardware(self);
     return self;
 }

@@ -272,6 +272,24 @@ out, err = p.communicate(timeout=LIMIT_S)
 ok(p.returncode in (0, 1) and (p.returncode == 0 or (err.startswith(b'aquifer-cli: chat: ') and err.count(b'\n') == 1)),
    'who asked is told, or was done', (p.returncode, err))
 ok(end(studio) == 0, 'the node ends')
+
+# --- both have the same number of a process, each in a sandbox of its own ----------------------------------------------------------
+APART = ['unshare', '--pid', '--fork', '--kill-child']
+if os.geteuid() or subprocess.run(APART + ['true'], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode:
+    skip('a program in another sandbox', 'no namespaces of processes here')
+else:
+    shelf = subprocess.Popen(APART + [cli, 'node', *at('shelf'), '--name', 'Shelf', '--bind', '127.0.0.1', '--port', '0', '--json', '--model-dir', models,
+                                      '--threads', '1', '--secret-file', os.path.join(top, 'secret-shelf')], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env=environ())
+    procs.append(shelf)
+    line = shelf.stdout.readline()
+    with open(os.path.join(top, 'shelf', 'lock'), encoding='ascii') as f:
+        ok(line and 'pid=1\n' in f.read(), 'a node in a sandbox, where its process is the first', line or shelf.stderr.read())
+    r = subprocess.run(APART + [cli, 'pool', 'add', '127.0.0.1:9', *at('shelf')], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       env=environ(), check=False, timeout=LIMIT_S)
+    ok(r.returncode == 0, 'a program in another sandbox, where its own is, too, changes the pool through it', r)
+    shelf.kill()
+    shelf.communicate()
 for p in procs:
     if p.poll() is None:
         p.kill()

@@ -16,6 +16,9 @@ import xml.etree.ElementTree
 
 import pseudo
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'integration'))
+import sandbox  # noqa: E402
+
 SRC, BUILD = (os.path.abspath(p) for p in sys.argv[1:3])
 results = []
 
@@ -86,6 +89,10 @@ def check_manifest(app):
                                                                           '--socket=x11'))], str(args))
     sources = re.findall(r'url: (\S+)\n\s+sha256: ([0-9a-f]{64})$', text, re.MULTILINE)
     case('each archive has a public address and a SHA-256', len(sources) == text.count('type: archive') and all(u.startswith('https://') for u, _ in sources), str(sources))
+    modules = set(sandbox.read_libraries(SRC)[1].values()) | {'aquifer'}
+    case('the modules are those that flatpak/libraries names', modules == set(re.findall(r'^  - name: (\S+)$', text, re.MULTILINE)), str(modules))
+    lost, _ = sandbox.unlisted(SRC, [os.path.join(BUILD, 'src', 'app', 'aquifer'), os.path.join(BUILD, 'src', 'tools', 'aquifer-cli')])
+    case('what the programs are linked with is in GNOME\'s runtime by its list, or a module', not lost, '\n'.join(lost))
     case('two spaces, no tabs, a newline at the end', '\t' not in text and text.endswith('\n') and not re.search(r'[ ]+$', text, re.MULTILINE))
 
 

@@ -5,26 +5,27 @@ through the file portal, the Pool turned on and seen by a second PC, paired with
 
 usage: flatpak.py AQUIFER-CLI SOURCE
 
-Three parts: root makes the PCs (this program), an ordinary user drives the window in a session of his own (the same, with --user), and
-stands in for the desktop's file chooser (--chooser FILE). The user's part asks root's for the second PC by lines that begin with "@".
+Root makes the PCs (this program), an ordinary user drives the window in a session of his own (the same, with --user), where sandbox.py stands in
+for the desktop's part of the portals. The user's part asks root's for the second PC by lines that begin with "@".
 """
 
 import glob
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, '..', 'ui'))
 import lan  # noqa: E402
+from sandbox import APP, OTHER, Desktop, flatpak, inside, new_login, other_model, permissions, pinned, processes, unlisted  # noqa: E402
 
-APP = 'io.github.aquiferpool.Aquifer'
 RUNTIME = 'io.github.aquiferpool.DebianPlatform//13'
-CHOOSER = 'org.freedesktop.impl.portal.desktop.aquifertest'
 QUESTION = 'What is Aquifer?'
 # All that the sandbox lets through (flatpak info --show-permissions).
 PERMISSIONS = {
@@ -79,12 +80,23 @@ class Peer:
         return 'what is %s?' % question
 
 
+def for_all(pc, *cmds):
+    """As root on a PC. What was said when one failed, in one line."""
+    for cmd in cmds:
+        r = subprocess.run(pc.into + cmd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if r.returncode:
+            return '%s: %s' % (cmd, ' '.join(r.stdout.split()))
+    return ''
+
+
 def root(cli, src):
     tmp = tempfile.TemporaryDirectory(prefix='aq-flatpak-')
     os.chmod(tmp.name, 0o755)
     # Displays of other namespaces have their sockets there, and locks that mean nothing here.
     os.makedirs('/tmp/.X11-unix', exist_ok=True)
     lan.must('mount', '-t', 'tmpfs', '-o', 'mode=1777', 'tmpfs', '/tmp/.X11-unix')
+    os.makedirs('/var/lib/flatpak', exist_ok=True)
+    lan.must('mount', '-t', 'tmpfs', '-o', 'mode=755', 'tmpfs', '/var/lib/flatpak')
     net = lan.Lan()
     desktop, laptop = net.pc(1), net.pc(2)
     peer = None
@@ -94,7 +106,7 @@ def root(cli, src):
     bundle, runtime = os.environ['AQ_FLATPAK'].split('\n')
     user = desktop.popen('bash', os.path.join(src, 'tools/dev/as-user.sh'), '-b', '%s=%s' % (src, seen['src']), '-b', '%s=%s' % (runtime, seen['runtime']),
                          '-b', '%s=%s' % (os.path.dirname(bundle), seen['bundle']), seen['home'],
-                         'env', 'AQ_XVFB_OPTIONS=:77 -nolock', 'TMPDIR=' + seen['tmp'], 'XDG_DESKTOP_PORTAL_DIR=' + os.path.join(seen['home'], 'portals'),
+                         'sh', '-c', 'AQ_RUNTIME_DIR=$XDG_RUNTIME_DIR exec "$@"', 'sh', 'env', '-u', 'AQ_MODEL_DIR', 'AQ_XVFB_OPTIONS=:77 -nolock', 'TMPDIR=' + seen['tmp'], 'XDG_DESKTOP_PORTAL_DIR=' + os.path.join(seen['home'], 'portals'),
                          'bash', os.path.join(seen['src'], 'tools/dev/headless.sh'), 'python3', os.path.join(seen['src'], 'tests/integration/flatpak.py'), '--user',
                          seen['src'], seen['runtime'], os.path.join(seen['bundle'], os.path.basename(bundle)), seen['home'],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env={**os.environ, 'PYTHONDONTWRITEBYTECODE': '1', 'AQ_AS_USER': 'pc'})
@@ -103,8 +115,16 @@ def root(cli, src):
             sys.stdout.write(line)
             sys.stdout.flush()
             continue
-        peer = peer or Peer(laptop, cli, os.path.join(tmp.name, 'laptop'))
-        user.stdin.write(peer.answer(line[1:].strip()) + '\n')
+        question = line[1:].strip()
+        if question == 'all users':
+            answer = for_all(desktop, ['bash', os.path.join(src, 'tools/dev/flatpak-all.sh'), bundle, runtime])
+        elif question == 'all users no more':
+            answer = for_all(desktop, ['flatpak', 'uninstall', '--system', '--all', '-y', '--noninteractive'],
+                             ['flatpak', 'remote-delete', '--system', 'aquifer-runtime'])
+        else:
+            peer = peer or Peer(laptop, cli, os.path.join(tmp.name, 'laptop'))
+            answer = peer.answer(question)
+        user.stdin.write(answer + '\n')
         user.stdin.flush()
     status = user.wait()
     if peer and peer.process.poll() is None:
@@ -114,59 +134,6 @@ def root(cli, src):
 
 
 # ---- the user -------------------------------------------------------------------------------------------------------------------
-
-def chooser(path):
-    """The desktop's file chooser: whoever asks for a file is given this one."""
-    from gi.repository import Gio, GLib  # pylint: disable=import-outside-toplevel
-    info = Gio.DBusNodeInfo.new_for_xml('''<node><interface name="org.freedesktop.impl.portal.FileChooser"><method name="OpenFile">
-        <arg type="o" name="handle" direction="in"/><arg type="s" name="app_id" direction="in"/><arg type="s" name="parent" direction="in"/>
-        <arg type="s" name="title" direction="in"/><arg type="a{sv}" name="options" direction="in"/>
-        <arg type="u" name="response" direction="out"/><arg type="a{sv}" name="results" direction="out"/></method></interface></node>''')
-
-    def call(_bus, _sender, _object, _interface, _method, _parameters, invocation):
-        uris = GLib.Variant('as', [Gio.File.new_for_path(path).get_uri()])
-        invocation.return_value(GLib.Variant('(ua{sv})', (0, {'uris': uris})))
-
-    def acquired(bus, _name):
-        bus.register_object('/org/freedesktop/portal/desktop', info.interfaces[0], call, None, None)
-
-    Gio.bus_own_name(Gio.BusType.SESSION, CHOOSER, Gio.BusNameOwnerFlags.NONE, acquired,
-                     lambda *_: (print('ready', flush=True)), lambda *_: sys.exit(1))
-    GLib.MainLoop().run()
-
-
-def start_chooser(folder, path):
-    """It is the desktop's backend for all that a sandbox asks of a desktop."""
-    os.makedirs(folder)
-    with open(os.path.join(folder, 'aquifertest.portal'), 'w', encoding='ascii') as f:
-        f.write('[portal]\nDBusName=%s\nInterfaces=org.freedesktop.impl.portal.FileChooser;\nUseIn=none\n' % CHOOSER)
-    with open(os.path.join(folder, 'portals.conf'), 'w', encoding='ascii') as f:
-        f.write('[preferred]\ndefault=aquifertest\n')
-    process = subprocess.Popen([sys.executable, os.path.abspath(__file__), '--chooser', path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    process.stdout.readline()
-    return process
-
-
-def flatpak(*args):
-    r = subprocess.run(['flatpak', *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    return r.returncode, r.stdout, r.stdout + r.stderr
-
-
-def inside(*cmd):
-    """A program in the sandbox."""
-    return flatpak('run', '--user', '--command=' + cmd[0], APP, *cmd[1:])
-
-
-def permissions():
-    found, section = {}, None
-    for line in flatpak('info', '--user', '--show-permissions', APP)[1].splitlines():
-        if line.startswith('['):
-            section = found.setdefault(line.strip('[]'), {})
-        elif '=' in line:
-            key, _, value = line.partition('=')
-            section[key] = {v for v in value.split(';') if v}
-    return found
-
 
 def user(src, runtime, bundle, home):
     import driver  # pylint: disable=import-outside-toplevel
@@ -202,6 +169,11 @@ def user(src, runtime, bundle, home):
         return sys.stdin.readline().strip()
 
     def scenario():
+        said = peer('all users')
+        code, out, more = flatpak('run', '--system', '--command=aquifer-cli', APP, 'chat', '-m', '/app/share/aquifer/guide/guide.gguf', '-p', QUESTION, '--temp', '0')
+        tap.ok(not said and code == 0 and len(out) > 20, 'installed by root for all users, it answers a user', (said, more))
+        tap.ok(not peer('all users no more') and not glob.glob('/var/lib/flatpak/app/*'), 'and is taken away again')
+
         code, _, said = flatpak('remote-add', '--user', '--no-gpg-verify', 'runtime', 'file://' + runtime)
         code, _, said = flatpak('install', '--user', '-y', '--noninteractive', 'runtime', RUNTIME) if code == 0 else (code, '', said)
         if not tap.ok(code == 0, 'the runtime is installed', said):
@@ -215,14 +187,19 @@ def user(src, runtime, bundle, home):
         libraries = inside('sh', '-c', 'ldd /app/bin/aquifer')[1]
         tap.ok('not found' not in libraries and all('/app/lib/lib' + n in libraries for n in ('avahi-client', 'md4c')) and 'libspelling' in libraries and
                not inside('sh', '-c', 'ls /usr/lib/*/libavahi* /usr/lib/*/libmd4c*')[1], 'libraries that GNOME does not have are the bundle\'s own', libraries)
+        here = os.path.realpath(os.path.join(home, '.local', 'share', 'flatpak', 'app', APP, 'current', 'active', 'files'))
+        elf = [f for f in glob.glob(os.path.join(here, '**'), recursive=True) if os.path.isfile(f) and not os.path.islink(f)]
+        lost, idle = unlisted(src, elf)
+        tap.ok(elf and not lost and not idle, 'every library that is asked for is of GNOME\'s runtime by its list, or of a module', (lost, idle))
         code, out, said = inside('aquifer-cli', 'chat', '-m', '/app/share/aquifer/guide/guide.gguf', '-p', QUESTION, '--temp', '0')
         tap.ok(code == 0 and len(out) > 20, 'aquifer-cli answers in the sandbox', said)
 
         model = os.path.join(home, 'other.gguf')
-        shutil.copy(os.path.join(src, 'tests', 'golden', 'qwen3moe.gguf'), model)
+        other_model(src, model)
         tap.ok(inside('test', '-e', model)[0] != 0, 'the person\'s files are not seen in it')
 
-        others.append(start_chooser(os.environ['XDG_DESKTOP_PORTAL_DIR'], model))
+        desktop = Desktop(model)
+        others.append(desktop)
         app = start(welcome=True)
         app.wait_for('label', 'Welcome to Aquifer')
         app.click(BUTTON, 'Chat with the Guide')
@@ -250,25 +227,57 @@ def user(src, runtime, bundle, home):
         app.wait_gone('label', 'Paired with Laptop')
         tap.ok(wait(lambda: app.one('list item', lambda n: n.startswith('Laptop'))), 'it is in the pool', app.tree)
 
+        # A program in another sandbox, through the window's socket.
+        socket = glob.glob(os.path.join(os.environ['XDG_RUNTIME_DIR'], 'app', APP, 'aquifer', 'pool-*'))
+        code, _, said = inside('aquifer-cli', 'pool', 'permit', 'Laptop', 'layers', 'on')
+        status = json.loads(inside('aquifer-cli', 'pool', 'status', '--json')[1] or '{}')
+        tap.ok(code == 0 and socket and status.get('port') == 7710 and any(m['name'] == 'Laptop' and 'layers' in json.dumps(m) for m in status['members']),
+               'aquifer-cli in another sandbox changes the pool of the window', (said, socket, status))
+
         # A file, by the portal.
+        def in_use():
+            row = app.one('list item', OTHER)
+            return row and app.one('label', 'In Use', row)
+
         portal = shutil.which('fusermount3') and os.access('/dev/fuse', os.R_OK | os.W_OK)
-
-        def opened():
-            return app.one('label', lambda n: 'qwen3moe' in n.lower() or n == 'other')
-
         if not portal:
             tap.skip('a model is opened through the file portal', 'this system gives no FUSE')
         else:
             app.page('Models')
             app.click(BUTTON, 'Open From Disk…')
-            tap.ok(wait(opened), 'a model is opened through the file portal and read by position', app.tree)
+            tap.ok(wait(in_use), 'a model is opened through the file portal', app.tree)
+            app.page('Chat')
+            app.new_chat()
+            driver.keyboard().unfocus()
+            wait(lambda: not app.active())
+            app.ask(QUESTION)
+            again = app.answer_text(app.finished(1))
+            tap.ok(again == answer, 'and answers as the same weights do from the app\'s own folder', (again, answer))
+            tap.ok(desktop.notified.get(timeout=driver.HANG_S) == [APP, 'The answer is complete', QUESTION], 'a notification goes through its portal')
+            driver.keyboard().focus()
+
+        # For other programs of the PC.
+        app.page('API')
+        app.flip('Serve the Loaded Model')
+        app.wait_for('label', 'On: programs may ask')
+        body = json.dumps({'messages': [{'role': 'user', 'content': QUESTION}], 'temperature': 0, 'max_tokens': 3}).encode()
+        with urllib.request.urlopen(urllib.request.Request('http://127.0.0.1:7711/v1/chat/completions', body, {'Content-Type': 'application/json'}),
+                                    timeout=driver.HANG_S) as r:
+            tap.ok(json.load(r)['usage']['completion_tokens'] == 3, 'a program outside the sandbox is answered')
+        tap.ok(os.cpu_count() < 2 or any(pinned(folder) for folder in processes('aquifer', os.getuid())), 'its threads are pinned: memory lies where they first touch it')
         tap.ok(app.close() == 0, 'closing ends it with 0', app.messages())
 
         tap.ok(all(os.path.exists(os.path.join(var, *p)) for p in (('data', 'aquifer', 'chats.sqlite'), ('.local', 'state', 'aquifer', 'pool', 'mode'),
                                                                    ('config', 'glib-2.0', 'settings', 'keyfile'))),
                'chats, identity and settings lie where the README says', subprocess.run(['find', var], stdout=subprocess.PIPE, text=True, check=False).stdout)
+        if portal:
+            tap.ok(new_login(wait), 'the next login: the document portal is another')
         app = start(welcome=True)
         app.wait_for('label', lambda n: n.startswith('CPU ('))
+        if portal:
+            app.page('Models')
+            tap.ok(wait(in_use), 'the next start opens the portal\'s file again', app.tree)
+            app.page('Chat')
         tap.ok(not app.one('label', 'Welcome to Aquifer') and app.wait_for('list item', QUESTION), 'the next start has the chat, and no first page')
         app.page('Pool')
         tap.ok(wait(lambda: app.one('list item', lambda n: n.startswith('Laptop'))), 'and the second PC', app.tree)
@@ -296,8 +305,6 @@ def user(src, runtime, bundle, home):
 
 
 def main():
-    if sys.argv[1] == '--chooser':
-        return chooser(sys.argv[2])
     if sys.argv[1] == '--user':
         return user(*sys.argv[2:6])
     cli, src = (os.path.abspath(a) for a in sys.argv[1:3])

@@ -561,6 +561,20 @@ class App:
             wait(lambda b=before: self.focused() not in (b, None), 5)
         return False
 
+    def flip(self, name):
+        """A switch of a row, by keyboard: AT-SPI's action of it does nothing."""
+        boxes = self.all('check box', name)  # the row and the switch in it
+
+        def focused():
+            return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
+
+        for _ in range(40):
+            if focused():
+                break
+            self.key('Tab')
+            wait(focused, 1.5)
+        self.key('space')
+
     def entry(self):
         return self.wait_for(('text', 'entry', 'text box'), 'Message')
 

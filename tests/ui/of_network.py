@@ -39,20 +39,7 @@ def api():
     app.page('API')
     tap.ok(app.wait_for('label', 'Off: nothing listens') and app.one('label', url + '/v1'), 'it is off, and its address is told', app.tree)
 
-    def flip(name):
-        boxes = app.all('check box', name)  # the row and the switch in it
-
-        def focused():
-            return any(n.get_state_set().contains(Atspi.StateType.FOCUSED) for n in boxes)
-
-        for _ in range(40):  # by keyboard: AT-SPI's action of a switch in a row does nothing
-            if focused():
-                break
-            app.key('Tab')
-            wait(focused, 1.5)
-        app.key('space')
-
-    flip('Serve the Loaded Model')
+    app.flip('Serve the Loaded Model')
     tap.ok(app.wait_for('label', 'On: programs may ask'), 'the switch turns it on', app.tree)
     status, text = ask('Hello', max_tokens=3)
     tap.ok(status == 200 and json.loads(text)['usage']['completion_tokens'] == 3, 'a program is answered', (status, text))
@@ -74,9 +61,9 @@ def api():
     app.click(BUTTON, lambda n: n.startswith('Remove the Key aq-'))
     tap.ok(wait(lambda: ask('Hello', max_tokens=1)[0] == 200), 'a key that is removed is not asked for', app.tree)
     tap.ok(not app.one('label', "Certificate for Other PCs' Programs"), 'no certificate is shown while there is no TLS', app.tree)
-    flip('Other PCs Too')
+    app.flip('Other PCs Too')
     app.wait_for(BUTTON, lambda n: n.startswith('Copy the Key aq-'))
-    flip("Encrypt What Other PCs Send")
+    app.flip("Encrypt What Other PCs Send")
     shown = app.wait_for('label', lambda n: n.endswith('/server.crt'))
     tap.ok(shown and 'BEGIN CERTIFICATE' in open(shown.get_name(), encoding='ascii').read(), 'TLS for other PCs: its certificate is shown', app.tree)
     tap.ok(wait(lambda: ask('Hello')[0] == 401), 'and a key was made', app.tree)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The window: its pages, its keys, its size, its first start, its end, its command line, its language."""
 
+import glob
 import os
 import re
 import shutil
@@ -24,6 +25,13 @@ def welcome():
     tap.ok(any(re.search(r'\d+ threads?$', t) for t in texts), 'the processor is told', texts)
     tap.ok(any(t.startswith('%.1f\xa0GB, of which ' % gb) for t in texts), 'the memory is told', texts)
     tap.ok(any(t.endswith('this version computes on the processor alone') for t in texts), 'and that a graphics card is not used', texts)
+    with open('/proc/cpuinfo', encoding='utf-8') as f:
+        cpu = re.search(r'^model name\s*: (.*?)\s*$', f.read(), re.MULTILINE)
+    tap.ok(not cpu or any(t.startswith(cpu.group(1) + ', ') for t in texts), 'the processor by its name', texts)
+    free = next(re.search(r'of which ([\d.,]+)\xa0([MG])B', t) for t in texts if 'of which' in t)
+    tap.ok(0 < float(free.group(1)) * (1 if free.group(2) == 'G' else 1e-3) <= gb, 'no more memory is free than there is', texts)
+    cards = [c for c in glob.glob('/sys/bus/pci/devices/*/class') if open(c, encoding='ascii').read().startswith('0x03')]
+    tap.ok(bool(cards) != any(t.startswith('None found; ') for t in texts), 'a PC without a graphics card is told so, and no other', (cards, texts))
     outside = [n.get_name() for n in app.all(BUTTON) if not n.get_name()]
     tap.ok(not outside, 'every control has a name', outside)
     tap.ok(wait(app.focused) and app.tab_to(app.one(BUTTON, 'Skip')), 'all of it is reached by keyboard', app.tree)
@@ -55,6 +63,52 @@ def welcome():
         tap.ok(wait(lambda: app.root.get_child_count() > 1), 'the other way leads to the file dialog', app.tree)
         cancel(app)
         app.close()
+
+
+def first_keys():
+    """The first page by keyboard alone: Enter leads to the guide, Escape past it, Tab to each way on."""
+    app = start(welcome=True)
+    app.wait_for('label', 'Welcome to Aquifer')
+    tap.ok(wait(lambda: app.focused().get_name() == 'Chat with the Guide'), 'the way to the guide has the focus', app.tree)
+    app.key('Return')
+    app.wait_gone('label', 'Welcome to Aquifer')
+    app.wait_for('label', DEVICE)
+    tap.ok(wait(lambda: app.entry().get_state_set().contains(Atspi.StateType.FOCUSED)), 'Enter leads into a chat, where one can write at once', app.tree)
+    app.key('h')
+    app.key('i')
+    app.key('Return')
+    tap.ok(app.answer_text(app.finished(1)), 'and the guide answers', app.tree)
+    app.key('Control+q')
+    tap.ok(app.ended() == 0, 'Control+Q ends the program with 0', app.messages())
+
+    app = start(welcome=True)
+    app.wait_for('label', 'Welcome to Aquifer')
+    wait(app.focused)
+    app.key('Escape')
+    app.wait_gone('label', 'Welcome to Aquifer')
+    app.wait_for('label', DEVICE)
+    tap.ok(app.entry(), 'Escape leads past it')
+    app.key('Control+q')
+    app.ended()
+
+    app = start(welcome=True)
+    button = app.wait_for(BUTTON, 'Skip')
+    tap.ok(wait(app.focused) and app.tab_to(button), 'Tab leads to Skip', app.tree)
+    app.key('space')
+    app.wait_gone('label', 'Welcome to Aquifer')
+    app.wait_for('label', DEVICE)
+    tap.ok(app.entry() and app.one('label', 'Aquifer Guide'), 'which the space bar presses', app.tree)
+    app.key('Control+q')
+    app.ended()
+    if not os.environ.get('AQ_SANITIZE'):  # as in keys()
+        app = start(welcome=True)
+        tap.ok(wait(app.focused) and app.tab_to(app.wait_for(BUTTON, 'Open a Model File…')), 'Tab leads to the file dialog\'s button', app.tree)
+        app.key('space')
+        tap.ok(wait(lambda: app.root.get_child_count() > 1), 'which it opens', app.tree)
+        app.key('Escape')
+        tap.ok(wait(lambda: app.root.get_child_count() == 1) and not app.one('label', 'Welcome to Aquifer'), 'Escape ends that, and leads to the window', app.tree)
+        app.key('Control+q')
+        app.ended()
 
 
 def pages():

@@ -29,7 +29,7 @@ for b in ${binds[@]+"${binds[@]}"}; do
 done
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/aq-user-XXXXXX")
 bus=
-trap '[ -z "$bus" ] || kill "$bus" 2>/dev/null; umount -l "$tmp" 2>/dev/null; rm -rf -- "$tmp"' EXIT
+trap '[ -z "$bus" ] || kill "$bus" 2>/dev/null; umount -l /run/user "$tmp" 2>/dev/null; rm -rf -- "$tmp"' EXIT
 mount -t tmpfs -o mode=755 tmpfs "$tmp"
 for f in passwd group; do
     grep -v -E "^($name|[^:]*:[^:]*:$id):?" "/etc/$f" >"$tmp/$f" || true
@@ -41,9 +41,12 @@ mount --bind "$tmp/group" /etc/group
 # Its node is everybody's on a desktop, and often root's alone in a container.
 if [ -c /dev/fuse ] && mknod -m 666 "$tmp/fuse" c 10 229 2>/dev/null; then mount --bind "$tmp/fuse" /dev/fuse; fi
 [ -e /etc/mtab ] || ln -s ../proc/self/mounts /etc/mtab # fusermount does not end a mount that it cannot look up
-mkdir -p -- "$home" "$tmp/run"
-chmod 700 "$home" "$tmp/run"
-chown "$id:$id" "$home" "$tmp/run"
+# The runtime folder where a desktop has it, and nobody else's beside it.
+mkdir -p -- "$home" /run/user
+mount -t tmpfs -o mode=755 tmpfs /run/user
+mkdir -- "/run/user/$id"
+chmod 700 "$home" "/run/user/$id"
+chown "$id:$id" "$home" "/run/user/$id"
 if [ "$AQ_AS_USER" != pc ]; then # a daemon refuses users that it cannot look up
     mkdir -p /run/dbus
     mount -t tmpfs -o mode=755 tmpfs /run/dbus
@@ -52,6 +55,6 @@ fi
 status=0
 cd -- "$home"
 unset AQ_AS_USER XDG_DATA_HOME XDG_CONFIG_HOME XDG_CACHE_HOME XDG_STATE_HOME DBUS_SESSION_BUS_ADDRESS
-export HOME="$home" USER="$name" LOGNAME="$name" XDG_RUNTIME_DIR="$tmp/run"
+export HOME="$home" USER="$name" LOGNAME="$name" XDG_RUNTIME_DIR="/run/user/$id"
 setpriv --reuid "$id" --regid "$id" --clear-groups "$@" || status=$?
 exit $status

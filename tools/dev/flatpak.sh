@@ -135,10 +135,11 @@ flatpak_build() {
 }
 
 cmd_flatpak() {
-    local run=1 dir out lock
+    local run=1 all='' dir out lock
     while [ $# -gt 0 ]; do
         case $1 in
             --no-run) run= ;;
+            --all-users) all=1 ;;
             *) die "flatpak: unknown option '$1' (see ./dev help)" ;;
         esac
         shift
@@ -155,6 +156,11 @@ cmd_flatpak() {
     flock -u "$lock"
     exec {lock}>&-
     printf '%s\n' "$out" "$dir/runtime"
+    if [ -n "$all" ]; then
+        need_root 'installing for all users'
+        as_root bash "$top/tools/dev/flatpak-all.sh" "$out" "$dir/runtime"
+        return
+    fi
     [ -z "$run" ] || flatpak_try "$out" "$dir/runtime"
 }
 

@@ -4,6 +4,8 @@
 # usage: headless.sh CMD…
 # Runs CMD with a display, a session bus and a home of its own, all of which end with it. HOME and XDG_RUNTIME_DIR are
 # set before the bus starts: two accessibility buses in one runtime folder would be one.
+# AQ_RUNTIME_DIR: the runtime folder, which is there. A Flatpak sees it as /run/user/UID, so that files of the document portal are found only
+# where it is that outside too, as on a desktop.
 
 set -euo pipefail
 
@@ -12,7 +14,7 @@ set -euo pipefail
 end() {
     local i
     for ((i = 0; i < 100; i++)); do
-        if ! grep -q " $tmp/run/doc " /proc/self/mounts || fusermount3 -uz "$tmp/run/doc" 2>/dev/null; then break; fi
+        if ! grep -q " $XDG_RUNTIME_DIR/doc " /proc/self/mounts || fusermount3 -uz "$XDG_RUNTIME_DIR/doc" 2>/dev/null; then break; fi
         sleep 0.1
     done
     rm -rf -- "$tmp"
@@ -23,7 +25,7 @@ if [ -z "${AQ_HEADLESS:-}" ]; then
     trap end EXIT
     mkdir -m 700 -- "$tmp/run"
     unset WAYLAND_DISPLAY DISPLAY XAUTHORITY DBUS_SESSION_BUS_ADDRESS XDG_DATA_HOME XDG_CONFIG_HOME XDG_CACHE_HOME XDG_STATE_HOME
-    export AQ_HEADLESS="$tmp" HOME="$tmp" XDG_RUNTIME_DIR="$tmp/run"
+    export AQ_HEADLESS="$tmp" HOME="$tmp" XDG_RUNTIME_DIR="${AQ_RUNTIME_DIR:-$tmp/run}"
     export GDK_BACKEND=x11 GSK_RENDERER="${GSK_RENDERER:-cairo}" GTK_A11Y="${GTK_A11Y:-atspi}" NO_AT_BRIDGE=0
     export GSETTINGS_BACKEND="${GSETTINGS_BACKEND:-memory}" LIBGL_ALWAYS_SOFTWARE=1
     status=0
