@@ -182,7 +182,7 @@ static guint cost_of(const AqMdBlock *b)
     if (b->kind == AQ_MD_TABLE)
         return LABEL_COST; /* and for its cells, as they are made */
     if (b->kind == AQ_MD_CODE)
-        return CODE_COST + (guint)strlen(b->text) / 4;
+        return CODE_COST; /* and for its lines, as they are put in */
     return b->kind == AQ_MD_TEXT ? LABEL_COST + (guint)strlen(b->text) : LABEL_COST;
 }
 
@@ -344,9 +344,16 @@ GtkWidget *aq_markdown_view_go_to(AqMarkdownView *self, const AqFindPlace *place
 static gboolean fill(AqMarkdownView *self, guint at, guint *cost)
 {
     Shown *s = &g_array_index(self->shown, Shown, at);
-    guint made = s->made;
-    gboolean all = s->block->kind != AQ_MD_TABLE || table_fill(self, s, cost);
-    if (self->find && s->made != made)
+    guint n = 0, made = s->made;
+    gboolean all = TRUE;
+    if (s->block->kind == AQ_MD_TABLE) {
+        all = table_fill(self, s, cost);
+        n = s->made - made;
+    } else if (s->block->kind == AQ_MD_CODE) {
+        all = aq_code_block_fill(AQ_CODE_BLOCK(s->inner), &n);
+        *cost += n / 2;
+    }
+    if (self->find && n)
         mark(self, at);
     return all;
 }
@@ -363,9 +370,10 @@ static gboolean show_part(AqMarkdownView *self, GPtrArray *blocks, guint *cost)
                 return FALSE;
             continue;
         }
-        if (at >= self->limit || *cost >= FRAME_COST)
+        guint more = cost_of(b);
+        if (at >= self->limit || (*cost && *cost + more > FRAME_COST))
             return FALSE;
-        *cost += cost_of(b);
+        *cost += more;
         blocks->pdata[i] = NULL;
         if (s && shown_change(self, s, b)) {
             aq_md_block_free(s->block);
