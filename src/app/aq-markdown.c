@@ -17,10 +17,11 @@
 #define PLAIN_PART_BLOCKS 8 /* of text that is not Markdown, looked at in one go */
 
 #define RUN_CHARS 160 /* of one word */
-/* A block ends with a sentence from here on, and anywhere from there on. */
-#define TEXT_FEW (AQ_MD_TEXT_BYTES * 4 / 5)
-#define TEXT_MANY (AQ_MD_TEXT_BYTES * 4 / 3)
-#define HARD_FACTOR 2 /* a part this many times too long is cut anywhere */
+/* A block ends with a sentence from here on, or with a word from there on. */
+#define TEXT_SENTENCE (AQ_MD_TEXT_BYTES * 2 / 3)
+#define TEXT_WORD (AQ_MD_TEXT_BYTES * 9 / 10)
+#define PART_LINES 400 /* of one part, about: all lines of code are drawn when one of them is new */
+#define HARD_FACTOR 2  /* a part this many times too long is cut anywhere */
 
 void aq_md_block_free(AqMdBlock *b)
 {
@@ -271,15 +272,15 @@ static gsize room(Parse *p, const char *text, gsize n)
         return n;
     for (gsize i = 0; i < n; i++) {
         gsize has = p->plain + i;
-        if (has < TEXT_FEW) {
-            i += MIN(n - 1 - i, TEXT_FEW - has - 1);
+        if (has < TEXT_SENTENCE) {
+            i += MIN(n - 1 - i, TEXT_SENTENCE - has - 1);
             continue;
         }
         char before = i ? text[i - 1] : p->last;
         gboolean space = text[i] == ' ' || text[i] == '\n';
         gboolean sentence = before == '.' || before == '!' || before == '?';
-        if ((space && (sentence || has >= AQ_MD_TEXT_BYTES)) ||
-            (has >= TEXT_MANY && ((guchar)text[i] & 0xc0) != 0x80)) {
+        if ((space && (sentence || has >= TEXT_WORD)) ||
+            (has >= AQ_MD_TEXT_BYTES && ((guchar)text[i] & 0xc0) != 0x80)) {
             p->full = TRUE;
             return i + space;
         }
@@ -691,19 +692,18 @@ gsize aq_md_part_end(const char *text, gsize n, gsize from, const char *fence)
 {
     Fence f = {0};
     gboolean blank = FALSE;
-    if (n - from <= AQ_MD_PART_BYTES)
-        return n;
+    guint lines = 0;
     if (fence)
         fence_line(&f, fence, strcspn(fence, "\n"));
     for (gsize i = from; i < n;) {
         const char *nl = memchr(text + i, '\n', n - i);
         gsize stop = nl ? (gsize)(nl - text) : n;
-        gboolean large = i - from >= AQ_MD_PART_BYTES;
+        gboolean large = i - from >= AQ_MD_PART_BYTES || lines >= PART_LINES;
         /* A line that starts a paragraph of its own, and is there to its end. */
         if (large && blank && !f.run && nl && stop > i &&
             !strchr(" \t-+*>|#`~=0123456789:", text[i]))
             return i;
-        if (i - from >= AQ_MD_PART_BYTES * HARD_FACTOR)
+        if (i - from >= AQ_MD_PART_BYTES * HARD_FACTOR || lines++ >= PART_LINES * HARD_FACTOR)
             return i;
         if (stop - from >= AQ_MD_PART_BYTES * (HARD_FACTOR + 1)) {
             /* No line ends near: behind a word, else at a character. */
