@@ -10,6 +10,9 @@
 #define LINE_MAX_CHARS \
     1000 /* a text view lays out a line as a whole: longer ones are broken for display */
 #define HIGHLIGHT_MAX_BYTES (256 << 10)
+#define ONCE_LINES \
+    150 /* and bytes: what is put into the buffer at once, since each line is laid out */
+#define ONCE_BYTES 8192
 
 struct _AqCodeBlock {
     AdwBin parent;
@@ -17,6 +20,7 @@ struct _AqCodeBlock {
     GtkSourceView *view;
     GtkSourceBuffer *buffer;
     char *code, *name;
+    gboolean open;
     gsize shown; /* bytes of code that the buffer has; code is only ever added to, or replaced */
     glong column;
 };
@@ -24,11 +28,11 @@ struct _AqCodeBlock {
 G_DEFINE_FINAL_TYPE(AqCodeBlock, aq_code_block, ADW_TYPE_BIN)
 
 /* Append bytes of code, with breaks in lines that are too long. */
-static void append(AqCodeBlock *self, const char *text)
+static void append(AqCodeBlock *self, const char *text, gsize n)
 {
     GtkTextBuffer *buffer = GTK_TEXT_BUFFER(self->buffer);
     g_autoptr(GString) s = g_string_new(NULL);
-    for (const char *p = text; *p; p = g_utf8_next_char(p)) {
+    for (const char *p = text; p < text + n; p = g_utf8_next_char(p)) {
         if (*p == '\n') {
             self->column = 0;
         } else if (++self->column > LINE_MAX_CHARS) {
@@ -81,17 +85,35 @@ void aq_code_block_set(AqCodeBlock *self, const char *code, const char *lang, gb
         self->shown = 0;
         self->column = 0;
     }
-    append(self, trimmed + self->shown);
-    self->shown = n;
     g_free(self->code);
     self->code = g_steal_pointer(&trimmed);
     g_set_str(&self->name, lang);
+    self->open = open;
     GtkSourceLanguage *language = open ? NULL : language_of(lang);
-    if (language && n <= HIGHLIGHT_MAX_BYTES)
-        gtk_source_buffer_set_language(self->buffer, language);
     gtk_label_set_text(GTK_LABEL(self->lang), language ? gtk_source_language_get_name(language)
                                               : lang   ? lang
                                                        : "");
+}
+
+gboolean aq_code_block_fill(AqCodeBlock *self, guint *ret_n)
+{
+    g_return_val_if_fail(AQ_IS_CODE_BLOCK(self) && self->code, TRUE);
+    const char *rest = self->code + self->shown;
+    gsize n = 0;
+    for (guint lines = 0; rest[n] && lines < ONCE_LINES && n < ONCE_BYTES; n++)
+        lines += rest[n] == '\n';
+    while (((guchar)rest[n] & 0xc0) == 0x80)
+        n++;
+    if (n)
+        append(self, rest, n);
+    self->shown += n;
+    *ret_n = (guint)n;
+    if (rest[n])
+        return FALSE;
+    GtkSourceLanguage *language = self->open ? NULL : language_of(self->name);
+    if (language && self->shown <= HIGHLIGHT_MAX_BYTES)
+        gtk_source_buffer_set_language(self->buffer, language);
+    return TRUE;
 }
 
 void aq_code_block_find(AqCodeBlock *self, const AqFind *find, int current)

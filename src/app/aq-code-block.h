@@ -14,6 +14,8 @@ G_DECLARE_FINAL_TYPE(AqCodeBlock, aq_code_block, AQ, CODE_BLOCK, AdwBin)
 AqCodeBlock *aq_code_block_new(void);
 /** lang: what the fence says, or NULL. open: more may come; it is highlighted when that is over. */
 void aq_code_block_set(AqCodeBlock *self, const char *code, const char *lang, gboolean open);
+/** Put some of it into the view, which lays out each line; ret_n: bytes that were put. FALSE while there is more: call it in the next frame. */
+gboolean aq_code_block_fill(AqCodeBlock *self, guint *ret_n);
 
 /** Mark what is looked for; see aq-find-mark.h. find NULL: nothing. */
 void aq_code_block_find(AqCodeBlock *self, const AqFind *find, int current);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text of a message as widgets, one for each block. Parts of the text that cannot change any more are neither parsed nor touched
- * again; of the last one, blocks that are as before keep their widgets. What one call makes is limited, so that a message of a megabyte
- * appears over several frames instead of stopping the window. */
+ * again; of the last one, blocks that are as before keep their widgets, and a text or a table that grows is added to. What one call makes is
+ * limited, so that a message of a megabyte appears over several frames instead of stopping the window. */
 #include "aq-markdown-view.h"
 
 #include <glib/gi18n.h>
@@ -10,11 +10,13 @@
 #include "aq-find-mark.h"
 #include "aq-markdown.h"
 #include "aq-message.h"
+#include "aq-text-flow.h"
 
 /* What one call may make, in bytes of text to be laid out; a widget counts like so many. */
 #define FRAME_COST 5000
 #define LABEL_COST 400
 #define CODE_COST 2500
+#define CELL_COST 100
 #define INDENT_PX 24
 /* Blocks that are shown until more are asked for: a widget costs a kilobyte or ten, and a model can write "- a" a hundred thousand times. */
 #define BLOCKS_PAGE 250
@@ -22,7 +24,8 @@
 
 typedef struct {
     AqMdBlock *block;
-    GtkWidget *widget, *inner; /* inner: the label or code block */
+    GtkWidget *widget, *inner; /* inner: the text, heading, code block, table */
+    guint made;                /* cells of a table */
 } Shown;
 
 struct _AqMarkdownView {
@@ -77,6 +80,11 @@ static gboolean on_link(GtkLabel *label, const char *uri, AqMarkdownView *self)
 
 /* ---- one block ------------------------------------------------------------------------------ */
 
+static void link_label(GtkLabel *label, gpointer user)
+{
+    g_signal_connect_object(label, "activate-link", G_CALLBACK(on_link), user, 0);
+}
+
 static GtkWidget *label_new(AqMarkdownView *self, const char *markup, gboolean heading)
 {
     GtkWidget *w =
@@ -89,31 +97,16 @@ static GtkWidget *label_new(AqMarkdownView *self, const char *markup, gboolean h
     gtk_label_set_xalign(label, 0);
     gtk_label_set_selectable(label, TRUE);
     gtk_label_set_markup(label, markup);
-    g_signal_connect_object(label, "activate-link", G_CALLBACK(on_link), self, 0);
+    link_label(label, self);
     return w;
 }
 
-static GtkWidget *table_new(AqMarkdownView *self, const AqMdBlock *b)
+/* A table has only its frame at first: its cells are made a few at a time. */
+static GtkWidget *table_new(void)
 {
-    /* Mirrored with the text direction, except for numbers: their last digits stand below each other in every script. */
-    gboolean rtl = gtk_widget_get_direction(GTK_WIDGET(self)) == GTK_TEXT_DIR_RTL;
-    const float xalign[] = {0, 0.5f, rtl ? 0 : 1};
     GtkWidget *scrolled = gtk_scrolled_window_new(), *grid = gtk_grid_new();
     gtk_grid_set_column_spacing(GTK_GRID(grid), 18);
     gtk_grid_set_row_spacing(GTK_GRID(grid), 6);
-    for (guint i = 0; i < b->cells->len; i++) {
-        GtkWidget *label = label_new(self, b->cells->pdata[i], FALSE);
-        /* Only long cells wrap: a label that wraps asks for the height that it has at its narrowest. */
-        if (g_utf8_strlen(b->cells->pdata[i], -1) > CELL_CHARS)
-            gtk_label_set_width_chars(GTK_LABEL(label), CELL_CHARS);
-        else
-            gtk_label_set_wrap(GTK_LABEL(label), FALSE);
-        gtk_label_set_max_width_chars(GTK_LABEL(label), CELL_CHARS);
-        gtk_label_set_xalign(GTK_LABEL(label), xalign[b->align[i % b->n_col]]);
-        if (i < b->n_col)
-            gtk_widget_add_css_class(label, "table-head");
-        gtk_grid_attach(GTK_GRID(grid), label, (int)(i % b->n_col), (int)(i / b->n_col), 1, 1);
-    }
     gtk_widget_add_css_class(grid, "table");
     gtk_scrolled_window_set_policy(GTK_SCROLLED_WINDOW(scrolled), GTK_POLICY_AUTOMATIC,
                                    GTK_POLICY_NEVER);
@@ -123,12 +116,73 @@ static GtkWidget *table_new(AqMarkdownView *self, const AqMdBlock *b)
     return scrolled;
 }
 
+static GtkGrid *grid_of(const Shown *s)
+{
+    GtkWidget *viewport = gtk_scrolled_window_get_child(GTK_SCROLLED_WINDOW(s->inner));
+    return GTK_GRID(gtk_viewport_get_child(GTK_VIEWPORT(viewport)));
+}
+
+/* The labels of a table, row by row. */
+static GtkWidget *cell_of(const Shown *s, guint i)
+{
+    return gtk_grid_get_child_at(grid_of(s), (int)(i % s->block->n_col),
+                                 (int)(i / s->block->n_col));
+}
+
+/* Only long cells wrap: a label that wraps asks for the height that it has at its narrowest. */
+static void cell_fit(GtkLabel *label, const char *markup)
+{
+    gboolean wraps = g_utf8_strlen(markup, -1) > CELL_CHARS;
+    gtk_label_set_width_chars(label, wraps ? CELL_CHARS : -1);
+    gtk_label_set_wrap(label, wraps);
+    gtk_label_set_max_width_chars(label, CELL_CHARS);
+}
+
+/* FALSE when the frame has had enough. */
+static gboolean table_fill(AqMarkdownView *self, Shown *s, guint *cost)
+{
+    /* Mirrored with the text direction, except for numbers: their last digits stand below each other in every script. */
+    gboolean rtl = gtk_widget_get_direction(GTK_WIDGET(self)) == GTK_TEXT_DIR_RTL;
+    const float xalign[] = {0, 0.5f, rtl ? 0 : 1};
+    const AqMdBlock *b = s->block;
+    for (; s->made < b->cells->len; s->made++) {
+        if (*cost >= FRAME_COST)
+            return FALSE;
+        *cost += CELL_COST;
+        guint i = s->made;
+        GtkWidget *label = label_new(self, b->cells->pdata[i], FALSE);
+        cell_fit(GTK_LABEL(label), b->cells->pdata[i]);
+        gtk_label_set_xalign(GTK_LABEL(label), xalign[b->align[i % b->n_col]]);
+        if (i < b->n_col)
+            gtk_widget_add_css_class(label, "table-head");
+        gtk_grid_attach(grid_of(s), label, (int)(i % b->n_col), (int)(i / b->n_col), 1, 1);
+    }
+    return TRUE;
+}
+
+/* Other words for the cells that are there; FALSE when it is another table. */
+static gboolean table_change(const Shown *s, const AqMdBlock *b)
+{
+    const AqMdBlock *a = s->block;
+    if (a->n_col != b->n_col || memcmp(a->align, b->align, a->n_col) != 0 ||
+        b->cells->len < s->made)
+        return FALSE;
+    for (guint i = 0; i < s->made; i++) {
+        if (strcmp(a->cells->pdata[i], b->cells->pdata[i]) == 0)
+            continue;
+        GtkLabel *label = GTK_LABEL(cell_of(s, i));
+        gtk_label_set_markup(label, b->cells->pdata[i]);
+        cell_fit(label, b->cells->pdata[i]);
+    }
+    return TRUE;
+}
+
 static guint cost_of(const AqMdBlock *b)
 {
     if (b->kind == AQ_MD_TABLE)
-        return LABEL_COST * b->cells->len;
+        return LABEL_COST; /* and for its cells, as they are made */
     if (b->kind == AQ_MD_CODE)
-        return CODE_COST + (guint)strlen(b->text) / 4;
+        return CODE_COST; /* and for its lines, as they are put in */
     return b->kind == AQ_MD_TEXT ? LABEL_COST + (guint)strlen(b->text) : LABEL_COST;
 }
 
@@ -155,6 +209,18 @@ static GtkWidget *wrap(const AqMdBlock *b, GtkWidget *inner)
     return box;
 }
 
+/* Who looks for something sees it marked, also where a text would be cut. */
+static gboolean growing(AqMarkdownView *self)
+{
+    return self->running && !self->find;
+}
+
+/* The label that has the text of a block. */
+static GtkLabel *text_of(const Shown *s)
+{
+    return s->block->heading ? GTK_LABEL(s->inner) : aq_text_flow_join(AQ_TEXT_FLOW(s->inner));
+}
+
 static void shown_new(AqMarkdownView *self, AqMdBlock *b, Shown *ret)
 {
     GtkWidget *inner;
@@ -162,31 +228,35 @@ static void shown_new(AqMarkdownView *self, AqMdBlock *b, Shown *ret)
         inner = GTK_WIDGET(aq_code_block_new());
         aq_code_block_set(AQ_CODE_BLOCK(inner), b->text, b->lang, b->open);
     } else if (b->kind == AQ_MD_TABLE) {
-        inner = table_new(self, b);
+        inner = table_new();
     } else if (b->kind == AQ_MD_RULE) {
         inner = gtk_separator_new(GTK_ORIENTATION_HORIZONTAL);
-    } else {
+    } else if (b->heading) {
         static const char *const classes[] = {"", "title-2", "title-3", "title-4", "heading"};
-        inner = label_new(self, b->text, b->heading > 0);
-        if (b->heading)
-            gtk_widget_add_css_class(inner, classes[MIN(b->heading, 4)]);
+        inner = label_new(self, b->text, TRUE);
+        gtk_widget_add_css_class(inner, classes[MIN(b->heading, 4)]);
+    } else {
+        inner = GTK_WIDGET(aq_text_flow_new(link_label, self));
+        aq_text_flow_set(AQ_TEXT_FLOW(inner), b->text, growing(self));
     }
     *ret = (Shown){.block = b, .inner = inner, .widget = wrap(b, inner)};
 }
 
 /* The same widget with other words; FALSE when it takes another widget. */
-static gboolean shown_change(Shown *s, const AqMdBlock *b)
+static gboolean shown_change(AqMarkdownView *self, Shown *s, const AqMdBlock *b)
 {
     const AqMdBlock *a = s->block;
     if (a->kind != b->kind || a->heading != b->heading || a->quote != b->quote ||
         a->list != b->list || strcmp(a->marker, b->marker) != 0)
         return FALSE;
-    if (b->kind == AQ_MD_TEXT)
+    if (b->kind == AQ_MD_TEXT && b->heading)
         gtk_label_set_markup(GTK_LABEL(s->inner), b->text);
+    else if (b->kind == AQ_MD_TEXT)
+        aq_text_flow_set(AQ_TEXT_FLOW(s->inner), b->text, growing(self));
     else if (b->kind == AQ_MD_CODE)
         aq_code_block_set(AQ_CODE_BLOCK(s->inner), b->text, b->lang, b->open);
     else
-        return FALSE;
+        return b->kind == AQ_MD_TABLE && table_change(s, b);
     return TRUE;
 }
 
@@ -202,15 +272,6 @@ static void cut(AqMarkdownView *self, guint from)
 
 /* ---- what is looked for ---------------------------------------------------------------------- */
 
-/* The labels of a table, row by row. */
-static GtkWidget *cell_of(const Shown *s, guint i)
-{
-    GtkWidget *viewport = gtk_scrolled_window_get_child(GTK_SCROLLED_WINDOW(s->inner));
-    GtkWidget *grid = gtk_viewport_get_child(GTK_VIEWPORT(viewport));
-    return gtk_grid_get_child_at(GTK_GRID(grid), (int)(i % s->block->n_col),
-                                 (int)(i / s->block->n_col));
-}
-
 static void mark(AqMarkdownView *self, guint at)
 {
     const Shown *s = &g_array_index(self->shown, Shown, at);
@@ -218,9 +279,9 @@ static void mark(AqMarkdownView *self, guint at)
     if (s->block->kind == AQ_MD_CODE)
         aq_code_block_find(AQ_CODE_BLOCK(s->inner), self->find, current);
     else if (s->block->kind == AQ_MD_TEXT)
-        aq_find_mark_label(GTK_LABEL(s->inner), self->find, current);
+        aq_find_mark_label(text_of(s), self->find, current);
     else if (s->block->kind == AQ_MD_TABLE)
-        for (guint i = 0; i < s->block->cells->len; i++)
+        for (guint i = 0; i < s->made; i++)
             current -= (int)aq_find_mark_label(GTK_LABEL(cell_of(s, i)), self->find, current);
 }
 
@@ -241,8 +302,8 @@ static GtkWidget *rect_of(AqMarkdownView *self, const Shown *s, guint nth, graph
     if (s->block->kind == AQ_MD_CODE)
         return aq_code_block_find_rect(AQ_CODE_BLOCK(s->inner), self->find, nth, ret);
     if (s->block->kind == AQ_MD_TEXT)
-        return aq_find_rect_label(GTK_LABEL(s->inner), self->find, nth, ret) ? s->inner : NULL;
-    for (guint i = 0; s->block->kind == AQ_MD_TABLE && i < s->block->cells->len; i++) {
+        return aq_find_rect_label(text_of(s), self->find, nth, ret) ? GTK_WIDGET(text_of(s)) : NULL;
+    for (guint i = 0; s->block->kind == AQ_MD_TABLE && i < s->made; i++) {
         GtkLabel *cell = GTK_LABEL(cell_of(s, i));
         if (aq_find_rect_label(cell, self->find, nth, ret))
             return GTK_WIDGET(cell);
@@ -279,6 +340,24 @@ GtkWidget *aq_markdown_view_go_to(AqMarkdownView *self, const AqFindPlace *place
 
 /* ---- all of them ---------------------------------------------------------------------------- */
 
+/* What is left of a block to be made; FALSE when the frame has had enough. */
+static gboolean fill(AqMarkdownView *self, guint at, guint *cost)
+{
+    Shown *s = &g_array_index(self->shown, Shown, at);
+    guint n = 0, made = s->made;
+    gboolean all = TRUE;
+    if (s->block->kind == AQ_MD_TABLE) {
+        all = table_fill(self, s, cost);
+        n = s->made - made;
+    } else if (s->block->kind == AQ_MD_CODE) {
+        all = aq_code_block_fill(AQ_CODE_BLOCK(s->inner), &n);
+        *cost += n / 2;
+    }
+    if (self->find && n)
+        mark(self, at);
+    return all;
+}
+
 /* FALSE when the frame has had enough. */
 static gboolean show_part(AqMarkdownView *self, GPtrArray *blocks, guint *cost)
 {
@@ -286,26 +365,30 @@ static gboolean show_part(AqMarkdownView *self, GPtrArray *blocks, guint *cost)
         AqMdBlock *b = blocks->pdata[i];
         guint at = self->part_first + i;
         Shown *s = at < self->shown->len ? &g_array_index(self->shown, Shown, at) : NULL;
-        if (s && aq_md_block_equal(s->block, b))
-            continue;
-        if (at >= self->limit || *cost >= FRAME_COST)
-            return FALSE;
-        *cost += cost_of(b);
-        blocks->pdata[i] = NULL;
-        if (s && shown_change(s, b)) {
-            aq_md_block_free(s->block);
-            s->block = b;
-            if (self->find)
-                mark(self, at);
+        if (s && aq_md_block_equal(s->block, b)) {
+            if (!fill(self, at, cost))
+                return FALSE;
             continue;
         }
-        cut(self, at);
-        Shown fresh;
-        shown_new(self, b, &fresh);
-        gtk_box_append(GTK_BOX(self->box), fresh.widget);
-        g_array_append_val(self->shown, fresh);
+        guint more = cost_of(b);
+        if (at >= self->limit || (*cost && *cost + more > FRAME_COST))
+            return FALSE;
+        *cost += more;
+        blocks->pdata[i] = NULL;
+        if (s && shown_change(self, s, b)) {
+            aq_md_block_free(s->block);
+            s->block = b;
+        } else {
+            cut(self, at);
+            Shown fresh;
+            shown_new(self, b, &fresh);
+            gtk_box_append(GTK_BOX(self->box), fresh.widget);
+            g_array_append_val(self->shown, fresh);
+        }
         if (self->find)
             mark(self, at);
+        if (!fill(self, at, cost))
+            return FALSE;
     }
     cut(self, self->part_first + blocks->len);
     return TRUE;
@@ -315,6 +398,19 @@ static void free_block(gpointer block)
 {
     if (block)
         aq_md_block_free(block);
+}
+
+/* A text that is complete is one label again: one of them in a frame. FALSE while there are more. */
+static gboolean join_next(AqMarkdownView *self)
+{
+    for (guint i = 0; i < self->shown->len; i++) {
+        const Shown *s = &g_array_index(self->shown, Shown, i);
+        if (!AQ_IS_TEXT_FLOW(s->inner) || !aq_text_flow_is_cut(AQ_TEXT_FLOW(s->inner)))
+            continue;
+        aq_text_flow_join(AQ_TEXT_FLOW(s->inner));
+        return FALSE;
+    }
+    return TRUE;
 }
 
 gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n, gboolean running)
@@ -343,7 +439,7 @@ gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n
         if (!show_part(self, blocks, &cost)) {
             gboolean enough = self->shown->len >= self->limit;
             gtk_widget_set_visible(self->more, enough);
-            return enough;
+            return enough && (running || join_next(self));
         }
         if (end == n)
             break;
@@ -355,8 +451,8 @@ gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n
         self->part_from = end;
     }
     gtk_widget_set_visible(self->more, FALSE);
-    self->complete = TRUE;
-    return TRUE;
+    self->complete = running || join_next(self);
+    return self->complete;
 }
 
 static void on_more(AqMarkdownView *self)

@@ -17,7 +17,11 @@
 #define PLAIN_PART_BLOCKS 8 /* of text that is not Markdown, looked at in one go */
 
 #define RUN_CHARS 160 /* of one word */
-#define HARD_FACTOR 2 /* a part this many times too long is cut anywhere */
+/* A block ends with a sentence from here on, or with a word from there on. */
+#define TEXT_SENTENCE (AQ_MD_TEXT_BYTES * 2 / 3)
+#define TEXT_WORD (AQ_MD_TEXT_BYTES * 9 / 10)
+#define PART_LINES 400 /* of one part, about: all lines of code are drawn when one of them is new */
+#define HARD_FACTOR 2  /* a part this many times too long is cut anywhere */
 
 void aq_md_block_free(AqMdBlock *b)
 {
@@ -160,9 +164,11 @@ typedef struct {
     } lists[AQ_MD_DEPTH_MAX + 1];
     char marker[16]; /* of the item that was entered, for its first block */
     AqMdBlock *block;
-    GString *out; /* markup, or code */
-    gsize plain;  /* bytes of text in out */
-    guint run;    /* characters of it since the last space */
+    GString *out;  /* markup, or code */
+    gsize plain;   /* bytes of text in out */
+    guint run;     /* characters of it since the last space */
+    char last;     /* byte of it */
+    gboolean full; /* what follows is for another block */
     gboolean in_code, in_link, in_cell, long_cell;
     guint spans; /* open ones that out has marks for */
     struct {
@@ -189,6 +195,7 @@ static AqMdBlock *begin(Parse *p, AqMdKind kind)
     g_string_truncate(p->formula, 0);
     g_string_truncate(p->out, 0);
     p->plain = 0;
+    p->full = FALSE;
     return b;
 }
 
@@ -250,13 +257,35 @@ static void finish(Parse *p)
 /* A long text goes on in another block. */
 static void split(Parse *p)
 {
-    if (p->in_cell || !p->block || p->block->kind != AQ_MD_TEXT || p->plain < AQ_MD_TEXT_BYTES)
-        return;
     guint8 heading = p->block->heading;
     close_spans(p);
     end_block(p);
     begin(p, AQ_MD_TEXT)->heading = heading;
     open_spans(p);
+}
+
+/* How many bytes still go into the block; fewer than n, or full: the rest is for the next one. It ends with a sentence, else with a word, else
+ * anywhere. What was decided stays as the text grows. */
+static gsize room(Parse *p, const char *text, gsize n)
+{
+    if (p->in_cell || p->block->kind != AQ_MD_TEXT)
+        return n;
+    for (gsize i = 0; i < n; i++) {
+        gsize has = p->plain + i;
+        if (has < TEXT_SENTENCE) {
+            i += MIN(n - 1 - i, TEXT_SENTENCE - has - 1);
+            continue;
+        }
+        char before = i ? text[i - 1] : p->last;
+        gboolean space = text[i] == ' ' || text[i] == '\n';
+        gboolean sentence = before == '.' || before == '!' || before == '?';
+        if ((space && (sentence || has >= TEXT_WORD)) ||
+            (has >= AQ_MD_TEXT_BYTES && ((guchar)text[i] & 0xc0) != 0x80)) {
+            p->full = TRUE;
+            return i + space;
+        }
+    }
+    return n;
 }
 
 static void put(Parse *p, const char *text, gsize n)
@@ -269,12 +298,13 @@ static void put(Parse *p, const char *text, gsize n)
     else if (p->math == MATH_CLOSED)
         p->math = MATH_MIXED;
     while (n) {
-        gsize part = MIN(n, 1000);
-        while (part < n && part > 1 && ((guchar)text[part] & 0xc0) == 0x80)
-            part--;
-        split(p);
+        if (p->full)
+            split(p);
+        gsize part = room(p, text, n);
         put_escaped(p->out, text, part, &p->run);
         p->plain += part;
+        if (part)
+            p->last = text[part - 1];
         text += part;
         n -= part;
     }
@@ -451,6 +481,8 @@ static void push_span(Parse *p, const char *open, const char *close, char *href)
     }
     if (!p->block && !p->in_cell)
         begin(p, AQ_MD_TEXT);
+    if (p->full)
+        split(p);
     p->span[p->spans].open = open;
     p->span[p->spans].close = close;
     p->span[p->spans].href = href;
@@ -660,23 +692,25 @@ gsize aq_md_part_end(const char *text, gsize n, gsize from, const char *fence)
 {
     Fence f = {0};
     gboolean blank = FALSE;
-    if (n - from <= AQ_MD_PART_BYTES)
-        return n;
+    guint lines = 0;
     if (fence)
         fence_line(&f, fence, strcspn(fence, "\n"));
     for (gsize i = from; i < n;) {
         const char *nl = memchr(text + i, '\n', n - i);
         gsize stop = nl ? (gsize)(nl - text) : n;
-        gboolean large = i - from >= AQ_MD_PART_BYTES;
+        gboolean large = i - from >= AQ_MD_PART_BYTES || lines >= PART_LINES;
         /* A line that starts a paragraph of its own, and is there to its end. */
         if (large && blank && !f.run && nl && stop > i &&
             !strchr(" \t-+*>|#`~=0123456789:", text[i]))
             return i;
-        if (i - from >= AQ_MD_PART_BYTES * HARD_FACTOR)
+        if (i - from >= AQ_MD_PART_BYTES * HARD_FACTOR || lines++ >= PART_LINES * HARD_FACTOR)
             return i;
         if (stop - from >= AQ_MD_PART_BYTES * (HARD_FACTOR + 1)) {
-            /* No line ends near: at a character. */
+            /* No line ends near: behind a word, else at a character. */
             gsize end = large ? i : from + AQ_MD_PART_BYTES * HARD_FACTOR;
+            for (gsize back = 0; !large && back < RUN_CHARS; back++)
+                if (text[end - back - 1] == ' ')
+                    return end - back;
             while (end > from + 1 && ((guchar)text[end] & 0xc0) == 0x80)
                 end--;
             return end;

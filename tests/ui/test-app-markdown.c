@@ -184,6 +184,38 @@ static void test_grow(void)
     g_assert_nonnull(strstr(all, "code c [int x;\n\nint y;\n"));
 }
 
+/* A long text ends a block with a sentence, else with a word, else anywhere; and where it did, it does when the text is longer. */
+static void test_split(void)
+{
+    static const struct {
+        const char *what, *end;
+    } cases[] = {{"Some **words** of a sentence. ", ". "}, {"only words ", " "}, {"€", "€"}};
+    for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(GString) s = g_string_new(NULL), text = g_string_new(NULL);
+        while (s->len < 3 * AQ_MD_TEXT_BYTES)
+            g_string_append(s, cases[i].what);
+        g_autoptr(GPtrArray) all = aq_md_parse(s->str, s->len, NULL, FALSE);
+        check(all);
+        g_assert_cmpuint(all->len, >=, 3);
+        for (guint k = 0; k < all->len; k++) {
+            g_autofree char *shown = aq_md_unmark(((AqMdBlock *)all->pdata[k])->text);
+            g_string_append(text, shown);
+            if (k + 1 < all->len)
+                g_assert_true(g_str_has_suffix(shown, cases[i].end));
+        }
+        g_string_truncate(text, text->len - 1); /* a paragraph loses the space at its end */
+        g_assert_true(i == 2 || strncmp(text->str, "Some words", 10) == 0 ||
+                      g_str_has_prefix(s->str, text->str));
+        for (gsize n = AQ_MD_TEXT_BYTES - 700; n < s->len; n += 97) {
+            if (((guchar)s->str[n] & 0xc0) == 0x80)
+                continue;
+            g_autoptr(GPtrArray) part = aq_md_parse(s->str, n, NULL, TRUE);
+            for (guint k = 0; k + 1 < part->len; k++)
+                g_assert_true(aq_md_block_equal(part->pdata[k], all->pdata[k]));
+        }
+    }
+}
+
 static void repeat(GString *s, const char *what, gsize n)
 {
     g_string_truncate(s, 0);
@@ -255,6 +287,7 @@ int main(int argc, char **argv)
     g_test_add_func("/markdown/blocks", test_blocks);
     g_test_add_func("/markdown/open", test_open);
     g_test_add_func("/markdown/grow", test_grow);
+    g_test_add_func("/markdown/split", test_split);
     g_test_add_func("/markdown/hostile", test_hostile);
     g_test_add_func("/markdown/plain", test_plain);
     return g_test_run();

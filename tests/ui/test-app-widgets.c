@@ -15,10 +15,12 @@
 #include "aq-file-row.h"
 #include "aq-find-bar.h"
 #include "aq-layer-bar.h"
+#include "aq-markdown.h"
 #include "aq-markdown-view.h"
 #include "aq-message-row.h"
 #include "aq-preset-menu.h"
 #include "aq-settings-dialog.h"
+#include "aq-text-flow.h"
 #include "aq-welcome.h"
 
 /* ---- looking for widgets -------------------------------------------------------------------- */
@@ -191,6 +193,180 @@ static void test_markdown(void)
     gtk_test_accessible_assert_state(wrap, GTK_ACCESSIBLE_STATE_PRESSED,
                                      GTK_ACCESSIBLE_TRISTATE_TRUE);
     g_object_unref(view);
+}
+
+static int width_of(GtkWidget *label, const char *text, gsize n)
+{
+    g_autoptr(PangoLayout) layout = gtk_widget_create_pango_layout(label, NULL);
+    int width;
+    pango_layout_set_text(layout, text, (int)n);
+    pango_layout_get_pixel_size(layout, &width, NULL);
+    return width;
+}
+
+/* The lines that a text is broken into, each behind a bar; no markup in it. */
+static char *lines_of(GtkWidget *flow)
+{
+    GString *s = g_string_new(NULL);
+    for (GtkWidget *w = gtk_widget_get_first_child(flow); w; w = gtk_widget_get_next_sibling(w)) {
+        PangoLayout *layout = gtk_label_get_layout(GTK_LABEL(w));
+        for (int i = 0; i < pango_layout_get_line_count(layout); i++) {
+            const PangoLayoutLine *line = pango_layout_get_line_readonly(layout, i);
+            g_string_append_c(s, '|');
+            g_string_append_len(s, pango_layout_get_text(layout) + line->start_index, line->length);
+        }
+    }
+    return g_string_free(s, FALSE);
+}
+
+/* Every line is as full as it can be: the next one's first word would not have fitted. */
+static void assert_full(GtkWidget *flow)
+{
+    g_autofree char *all = lines_of(flow);
+    g_auto(GStrv) lines = g_strsplit(all + 1, "|", -1);
+    GtkWidget *label = gtk_widget_get_first_child(flow);
+    for (guint i = 0; lines[i] && lines[i + 1]; i++) {
+        gsize word = strcspn(lines[i + 1], " ");
+        if (!g_str_has_suffix(lines[i], " ") || !lines[i + 1][word])
+            continue; /* a line of its own, or a word that is not complete */
+        g_autofree char *more = g_strndup(lines[i + 1], word);
+        g_autofree char *line = g_strconcat(lines[i], more, NULL);
+        if (width_of(label, line, strlen(line)) < gtk_widget_get_width(flow) - 2)
+            g_error("this line is short: %s", lines[i]);
+    }
+}
+
+static guint count_children(GtkWidget *w)
+{
+    guint n = 0;
+    for (GtkWidget *c = gtk_widget_get_first_child(w); c; c = gtk_widget_get_next_sibling(c))
+        n++;
+    return n;
+}
+
+static void squeeze(char *s)
+{
+    char *to = s;
+    for (; *s; s++)
+        if (*s != ' ')
+            *to++ = *s;
+    *to = 0;
+}
+
+typedef struct {
+    GtkWidget *window, *cut, *whole;
+} Flows;
+
+static Flows flows_new(int width)
+{
+    Flows f = {.window = gtk_window_new(),
+               .cut = GTK_WIDGET(aq_text_flow_new(NULL, NULL)),
+               .whole = GTK_WIDGET(aq_text_flow_new(NULL, NULL))};
+    GtkWidget *box = gtk_box_new(GTK_ORIENTATION_VERTICAL, 0);
+    gtk_box_append(GTK_BOX(box), f.cut);
+    gtk_box_append(GTK_BOX(box), f.whole);
+    gtk_widget_set_valign(f.cut, GTK_ALIGN_START);
+    /* So that the window stays as wide as it is. */
+    GtkWidget *scrolled = gtk_scrolled_window_new();
+    gtk_scrolled_window_set_policy(GTK_SCROLLED_WINDOW(scrolled), GTK_POLICY_NEVER,
+                                   GTK_POLICY_EXTERNAL);
+    gtk_scrolled_window_set_child(GTK_SCROLLED_WINDOW(scrolled), box);
+    gtk_window_set_child(GTK_WINDOW(f.window), scrolled);
+    gtk_window_set_default_size(GTK_WINDOW(f.window), width, 400);
+    gtk_window_present(GTK_WINDOW(f.window));
+    return f;
+}
+
+/* Text that grows, shown in pieces and as one label: the same lines at each step. How many pieces there were at most. */
+static guint flow_grows(Flows *f, const char *text)
+{
+    gsize n = strlen(text);
+    guint most = 0, same = 0, steps = 0;
+    for (gsize to = 1; to <= n; to = MIN(n, to + 90) + (to == n)) {
+        while (to < n && ((guchar)text[to] & 0xc0) == 0x80)
+            to++;
+        g_autoptr(GPtrArray) blocks = aq_md_parse(text, to, NULL, TRUE);
+        const AqMdBlock *b = blocks->pdata[0];
+        aq_text_flow_set(AQ_TEXT_FLOW(f->cut), b->text, TRUE);
+        aq_text_flow_set(AQ_TEXT_FLOW(f->whole), b->text, FALSE);
+        gtk_test_widget_wait_for_draw(f->window);
+        g_autofree char *cut = lines_of(f->cut), *whole = lines_of(f->whole);
+        if (!strchr(b->text, '<'))
+            assert_full(f->cut);
+        /* Pango itself may break a line that just fits in either way. */
+        if (strcmp(cut, whole) == 0) {
+            same++;
+            g_assert_cmpint(ABS(gtk_widget_get_height(f->cut) - gtk_widget_get_height(f->whole)),
+                            <=, 1);
+        }
+        g_strdelimit(cut, "|\n", ' ');
+        g_strdelimit(whole, "|\n", ' ');
+        squeeze(cut);
+        squeeze(whole);
+        g_assert_cmpstr(cut, ==, whole);
+        steps++;
+        g_assert_cmpuint(count_children(f->whole), ==, 1);
+        most = MAX(most, count_children(f->cut));
+    }
+    g_assert_cmpuint(same, >=, steps / 2);
+    return most;
+}
+
+static char *repeat(const char *what, guint n)
+{
+    GString *s = g_string_new(NULL);
+    for (guint i = 0; i < n; i++)
+        g_string_append(s, what);
+    return g_string_free(s, FALSE);
+}
+
+static void test_text_flow(void)
+{
+    static const struct {
+        const char *what;
+        guint n;
+        gboolean cut;
+    } cases[] = {
+        {"one two three four & five <six> seven, ", 60, TRUE},
+        {"some **bold words** and `code here` and *more of it* ", 40, TRUE},
+        {"words [of a link](https://example.org/a?b=1&c=2) and others ", 30, TRUE},
+        {"a line of its own\nand another one\n", 50, TRUE},
+        {"水の流れは速い。石は重い。", 60, TRUE},
+        {"كلمات كثيرة في سطر واحد ", 50, TRUE},
+        {"كلمات many words in one line ", 40, TRUE},
+        {"אבג \xe2\x81\xa7 many words in one line ", 40, FALSE}, /* isolates that stay open */
+        {"aVeryLongWordWithoutAnyEndOfItThatGoesOnAndOn", 40, TRUE},
+    };
+    Flows f = flows_new(420);
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *text = repeat(cases[i].what, cases[i].n);
+        guint most = flow_grows(&f, text);
+        g_test_message("%s: %u pieces", cases[i].what, most);
+        g_assert_cmpuint(most > 1, ==, cases[i].cut);
+        aq_text_flow_set(AQ_TEXT_FLOW(f.cut), "", FALSE);
+    }
+
+    /* A span that begins at the front and is closed at the end. */
+    g_autofree char *open = repeat("one two three four five, ", 40),
+                    *closed = g_strconcat("x **", open, "six** seven", NULL);
+    g_assert_cmpuint(flow_grows(&f, closed), >, 2);
+
+    /* One label again, with what was selected, when it is complete and when its width is another one. */
+    g_assert_cmpuint(flow_grows(&f, open), >, 2);
+    GtkLabel *second = GTK_LABEL(gtk_widget_get_next_sibling(gtk_widget_get_first_child(f.cut)));
+    g_autofree char *words = g_strndup(gtk_label_get_text(second), 7);
+    gtk_label_select_region(second, 0, 7);
+    int from, to;
+    GtkLabel *one = aq_text_flow_join(AQ_TEXT_FLOW(f.cut));
+    g_assert_cmpuint(count_children(f.cut), ==, 1);
+    g_assert_true(gtk_label_get_selection_bounds(one, &from, &to));
+    g_assert_cmpint(to - from, ==, 7);
+    g_assert_true(g_str_has_prefix(gtk_label_get_text(one) + from, words));
+    g_assert_cmpuint(flow_grows(&f, open), >, 2);
+    gtk_window_set_default_size(GTK_WINDOW(f.window), 520, 400);
+    while (count_children(f.cut) > 1)
+        g_main_context_iteration(NULL, TRUE);
+    gtk_window_destroy(GTK_WINDOW(f.window));
 }
 
 static void test_chat_row(void)
@@ -391,6 +567,7 @@ int main(int argc, char **argv)
     g_test_add_func("/app/widgets/message row", test_message_row);
     g_test_add_func("/app/widgets/busy", test_busy);
     g_test_add_func("/app/widgets/markdown", test_markdown);
+    g_test_add_func("/app/widgets/text flow", test_text_flow);
     g_test_add_func("/app/widgets/chat row", test_chat_row);
     g_test_add_func("/app/widgets/find bar", test_find_bar);
     g_test_add_func("/app/widgets/layer bar", test_layer_bar);
