@@ -280,6 +280,7 @@ def kept():
     Atspi.EditableText.set_text_contents(entry, 'everything THAT')
     found = wait(lambda: app.all('list item', 'Rivers and pools', app.one('list', 'Found')))
     tap.ok(found and len(found) == 1, 'the search finds a part of a message', app.tree)
+    wait(lambda: entry.get_state_set().contains(Atspi.StateType.FOCUSED))
     app.key('Return')
     tap.ok(wait(lambda: len(app.answers()) == 2), 'and its chat is opened', app.tree)
     app.wait_for(('text', 'entry', 'text box'), 'Search this chat')  # it takes the focus when it comes

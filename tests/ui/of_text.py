@@ -104,17 +104,22 @@ def markdown():
 
     tap.ok(wait(lambda: os.path.exists(saved) and lines()) == 'def river():\n    return "Nile"\n', 'code is saved to a file', app.tree)
 
-    def pasted(button):
-        app.write('')
+    def pasted(button, want):
+        """Copy by the button, then paste until it is that: the copy may come later than the key."""
         app.press(button)
-        app.tab_to(app.entry())
-        app.key('Control+v')
-        return wait(lambda: driver.read(app.entry()))
+
+        def same():
+            app.write('')
+            app.tab_to(app.entry())
+            app.key('Control+v')
+            return wait(lambda: driver.read(app.entry()), 2) == want
+
+        return wait(same)
 
     copies = app.all(BUTTON, 'Copy Code', row)
-    tap.ok(len(copies) == 2 and pasted(copies[0]) == 'def river():\n    return "Nile"', 'code is copied', driver.read(app.entry()))
-    tap.ok(app.one('label', 'LaTeX', row) and pasted(copies[1]) == '\\frac{a}{b}', 'a formula is shown as its source, and copied', driver.read(app.entry()))
-    tap.ok(pasted(app.one(BUTTON, 'Copy Text', row)) == MARKDOWN, 'Copy Text copies all of the message as it was written', driver.read(app.entry()))
+    tap.ok(len(copies) == 2 and pasted(copies[0], 'def river():\n    return "Nile"'), 'code is copied', lambda: driver.read(app.entry()))
+    tap.ok(app.one('label', 'LaTeX', row) and pasted(copies[1], '\\frac{a}{b}'), 'a formula is shown as its source, and copied', lambda: driver.read(app.entry()))
+    tap.ok(pasted(app.one(BUTTON, 'Copy Text', row), MARKDOWN), 'Copy Text copies all of the message as it was written', lambda: driver.read(app.entry()))
     app.write('')
     tap.ok(app.one('label', 'The Nile is long, see this (javascript:alert(1)).', row), 'emphasis and links leave their words', app.texts(row))
     tap.ok(not any('Step by step' in t for t in app.texts(row)), 'thinking is folded')
@@ -183,7 +188,7 @@ def attached():
     app = start_ready('--chats', os.path.join(HOME, 'given.sqlite'))
     app.wait_for('list item', 'Given')
     app.choose_chat(1)  # the newest but the empty one
-    tap.ok(app.wait_for(BUTTON, 'Remove “notes.txt”') and driver.read(app.entry()) == 'What colour is the tap?', 'the draft is there with its file at the next start', app.tree)
+    tap.ok(app.wait_for(BUTTON, 'Remove “notes.txt”') and wait(lambda: driver.read(app.entry()) == 'What colour is the tap?'), 'the draft is there with its file at the next start', app.tree)
     before = wait(lambda: tokens(app)[0])
     app.click(BUTTON, 'Send')
     app.finished(1)
