@@ -588,7 +588,14 @@ class App:
         self.click(BUTTON, 'Send')
 
     def choose_chat(self, position):
-        Atspi.Selection.select_child(self.wait_for('list', 'Chats'), position)
+        chats = self.wait_for('list', 'Chats')
+
+        def chosen():  # the list may be filled yet
+            row = chats.get_child_at_index(position)
+            return row and Atspi.Selection.select_child(chats, position) and row.get_state_set().contains(Atspi.StateType.SELECTED)
+
+        if not wait(chosen):
+            raise RuntimeError('chat %d cannot be chosen\n%s' % (position, self.tree()))
 
     def chat_menu(self, title, item):
         """An item of the menu of a chat in the sidebar."""
