@@ -14,7 +14,8 @@
 #include "aq-markdown-view.h"
 
 #define RATE_HZ 30
-#define FRAME_US 3000 /* of making widgets, in one frame, by all rows */
+#define FRAME_US 3000                             /* of making widgets, in one frame, by all rows */
+#define FOLLOW_PRIORITY (GDK_PRIORITY_REDRAW - 5) /* after GTK's resizes, before the next frame */
 
 struct _AqMessageRow {
     GtkListBoxRow parent;
@@ -23,8 +24,8 @@ struct _AqMessageRow {
         *go_on, *stats;
     AqChat *chat;
     AqMessage *message;
-    gint64 updated_us; /* frame time */
-    guint tick;
+    gint64 updated_us;  /* frame time */
+    guint tick, follow; /* follow: of an answer that grows */
     gboolean last, was_running, unsaved, editing;
 };
 
@@ -168,19 +169,44 @@ static gboolean frame_spent(GdkFrameClock *clock, gint64 add_us)
     return spent->spent_us > FRAME_US;
 }
 
+/* FALSE while there is more to show. */
+static gboolean update_in_time(AqMessageRow *self, GdkFrameClock *clock)
+{
+    gint64 begin = g_get_monotonic_time();
+    gboolean all = update(self);
+    frame_spent(clock, g_get_monotonic_time() - begin);
+    return all;
+}
+
+static gboolean on_follow(gpointer user)
+{
+    AqMessageRow *self = user;
+    GdkFrameClock *clock = gtk_widget_get_frame_clock(GTK_WIDGET(self));
+    self->follow = 0;
+    if (!clock || !self->tick || frame_spent(clock, 0)) {
+        self->updated_us = 0; /* the next frame asks again */
+    } else if (update_in_time(self, clock)) {
+        gtk_widget_remove_tick_callback(GTK_WIDGET(self), self->tick);
+        self->tick = 0;
+    }
+    return G_SOURCE_REMOVE;
+}
+
 static gboolean on_frame(GtkWidget *widget, GdkFrameClock *clock, gpointer user)
 {
     AqMessageRow *self = AQ_MESSAGE_ROW(widget);
     gint64 now = gdk_frame_clock_get_frame_time(clock);
-    if (frame_spent(clock, 0))
+    if (frame_spent(clock, 0) || self->follow)
         return G_SOURCE_CONTINUE;
     if (now - self->updated_us < G_USEC_PER_SEC / RATE_HZ && now >= self->updated_us)
         return G_SOURCE_CONTINUE;
     self->updated_us = now;
-    gint64 begin = g_get_monotonic_time();
-    gboolean all = update(self);
-    frame_spent(clock, g_get_monotonic_time() - begin);
-    if (!all)
+    /* A text that grows is set after this frame, and laid out and drawn in the next one: a turn of its own leaves time for events between. */
+    if (self->was_running && aq_message_is_running(self->message)) {
+        self->follow = g_idle_add_full(FOLLOW_PRIORITY, on_follow, self, NULL);
+        return G_SOURCE_CONTINUE;
+    }
+    if (!update_in_time(self, clock))
         return G_SOURCE_CONTINUE;
     self->tick = 0;
     return G_SOURCE_REMOVE;
@@ -368,6 +394,7 @@ static void aq_message_row_dispose(GObject *object)
     if (self->tick)
         gtk_widget_remove_tick_callback(GTK_WIDGET(self), self->tick);
     self->tick = 0;
+    g_clear_handle_id(&self->follow, g_source_remove);
     g_clear_object(&self->message);
     g_clear_object(&self->chat);
     gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_MESSAGE_ROW);
