@@ -81,6 +81,12 @@ static int drop(AqStoreDb *db, AqStoreOpKind kind, gint64 id)
     return aq_store_db_write(db, ops, 1, NULL);
 }
 
+static int on_folder(AqStoreDb *db, AqStoreOpKind kind, const char *name)
+{
+    AqStoreOp op = {.kind = kind, .name = (char *)name}, *ops[] = {&op};
+    return aq_store_db_write(db, ops, 1, NULL);
+}
+
 /* Two files, the second of n bytes. */
 static GPtrArray *two_files(gsize n)
 {
@@ -372,49 +378,113 @@ static void test_aside(void)
     aq_store_db_close(db);
 }
 
+/* A file as the release with version v of the schema left it. */
+static char *fixture_new(int v)
+{
+    g_autofree char *path = new_path(), *dir = g_path_get_dirname(path), *sql = NULL;
+    g_autofree char *name = g_strdup_printf("chats-%d.sql", v);
+    g_autofree char *fixture = g_test_build_filename(G_TEST_DIST, name, NULL);
+    g_assert_true(g_file_get_contents(fixture, &sql, NULL, NULL));
+    g_assert_cmpint(g_mkdir_with_parents(dir, 0700), ==, 0);
+    sqlite3 *raw = NULL;
+    g_assert_cmpint(sqlite3_open(path, &raw), ==, SQLITE_OK);
+    g_assert_cmpint(sqlite3_exec(raw, sql, NULL, NULL, NULL), ==, SQLITE_OK);
+    sqlite3_close(raw);
+    return g_steal_pointer(&path);
+}
+
+/* All that the fixture had is there, in the newest form. */
+static void check_fixture(AqStoreDb *db, int v)
+{
+    g_assert_cmpuint(n_chats(db), ==, 1);
+    g_autoptr(GPtrArray) list = messages(db, 1000);
+    g_assert_cmpuint(list->len, ==, 3);
+    const AqStoreMessage *m = list->pdata[1];
+    g_assert_cmpstr(m->text, ==, "The Nile.");
+    g_assert_cmpstr(m->thinking, ==, "Nile or Amazon?");
+    g_assert_cmpuint(m->usage.gen_tok, ==, 4);
+    /* An answer that was under way ended there, and is found. */
+    m = list->pdata[2];
+    g_assert_cmpint(m->state, ==, AQ_MESSAGE_STOPPED);
+    assert_found(db, "The Ama", "1003");
+    assert_found(db, "river", "-1000 1001");
+    assert_found(db, "Deleted", "");
+    g_autoptr(GPtrArray) gone = messages(db, 2000), drafted = draft_files(db, 1000),
+                         gone_files = draft_files(db, 2001);
+    g_assert_cmpuint(gone->len, ==, 0);
+    g_assert_cmpuint(gone_files->len, ==, 0);
+    const AqStoreMessage *question = list->pdata[0];
+    g_assert_cmpuint(question->files ? question->files->len : 0, ==, v < 2 ? 0 : 2);
+    g_assert_cmpuint(drafted->len, ==, v < 2 ? 0 : 1);
+    if (v >= 2)
+        g_assert_cmpstr(aq_file_get_name(question->files->pdata[1]), ==, "more.csv");
+    g_autoptr(GPtrArray) folders = NULL, chats = NULL;
+    g_assert_cmpint(aq_store_db_folders(db, &folders, NULL), ==, 0);
+    g_assert_cmpint(aq_store_db_list(db, &chats, NULL), ==, 0);
+    g_assert_cmpuint(folders->len, ==, v < 3 ? 0 : 2);
+    g_assert_cmpstr(((const AqStoreChat *)chats->pdata[0])->folder, ==, v < 3 ? NULL : "Water");
+}
+
 /* One fixture of each version of the schema is read, and brought to the newest. */
 static void test_versions(void)
 {
     for (int v = 1; v <= AQ_STORE_VERSION; v++) {
-        g_autofree char *path = new_path(), *dir = g_path_get_dirname(path), *sql = NULL;
-        g_autofree char *name = g_strdup_printf("chats-%d.sql", v);
-        g_autofree char *fixture = g_test_build_filename(G_TEST_DIST, name, NULL);
-        g_assert_true(g_file_get_contents(fixture, &sql, NULL, NULL));
-        g_assert_cmpint(g_mkdir_with_parents(dir, 0700), ==, 0);
-        sqlite3 *raw = NULL;
-        g_assert_cmpint(sqlite3_open(path, &raw), ==, SQLITE_OK);
-        g_assert_cmpint(sqlite3_exec(raw, sql, NULL, NULL, NULL), ==, SQLITE_OK);
-        sqlite3_close(raw);
-
+        g_autofree char *path = fixture_new(v);
         g_autoptr(AqStoreDb) db = open_db(path, NULL);
-        g_assert_cmpuint(n_chats(db), ==, 1);
-        g_autoptr(GPtrArray) list = messages(db, 1000);
-        g_assert_cmpuint(list->len, ==, 3);
-        const AqStoreMessage *m = list->pdata[1];
-        g_assert_cmpstr(m->text, ==, "The Nile.");
-        g_assert_cmpstr(m->thinking, ==, "Nile or Amazon?");
-        g_assert_cmpuint(m->usage.gen_tok, ==, 4);
-        /* An answer that was under way ended there, and is found. */
-        m = list->pdata[2];
-        g_assert_cmpint(m->state, ==, AQ_MESSAGE_STOPPED);
-        assert_found(db, "The Ama", "1003");
-        assert_found(db, "river", "-1000 1001");
-        assert_found(db, "Deleted", "");
-        g_autoptr(GPtrArray) gone = messages(db, 2000), drafted = draft_files(db, 1000),
-                             gone_files = draft_files(db, 2001);
-        g_assert_cmpuint(gone->len, ==, 0);
-        g_assert_cmpuint(gone_files->len, ==, 0);
-        const AqStoreMessage *question = list->pdata[0];
-        g_assert_cmpuint(question->files ? question->files->len : 0, ==, v < 2 ? 0 : 2);
-        g_assert_cmpuint(drafted->len, ==, v < 2 ? 0 : 1);
-        if (v >= 2)
-            g_assert_cmpstr(aq_file_get_name(question->files->pdata[1]), ==, "more.csv");
-        g_autoptr(GPtrArray) folders = NULL, chats = NULL;
-        g_assert_cmpint(aq_store_db_folders(db, &folders, NULL), ==, 0);
-        g_assert_cmpint(aq_store_db_list(db, &chats, NULL), ==, 0);
-        g_assert_cmpuint(folders->len, ==, v < 3 ? 0 : 2);
-        g_assert_cmpstr(((const AqStoreChat *)chats->pdata[0])->folder, ==, v < 3 ? NULL : "Water");
+        check_fixture(db, v);
     }
+}
+
+/* Opens in a child that is killed at step at; TRUE when it was. */
+static gboolean killed_while_opening(const char *path, int at)
+{
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        AqStoreDb *db = NULL;
+        char *said;
+        kill_there = TRUE;
+        hits_left = at;
+        _exit(aq_store_db_open(path, &db, &said, NULL) < 0);
+    }
+    g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+    if (WIFEXITED(status))
+        g_assert_cmpint(WEXITSTATUS(status), ==, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+/* Opens with step at failing; TRUE when it came to that. The file is neither opened half nor set aside. */
+static gboolean failed_while_opening(const char *path, int at)
+{
+    AqStoreDb *db = NULL;
+    char *said = NULL;
+    hits_left = at;
+    int rc = aq_store_db_open(path, &db, &said, NULL);
+    gboolean there = hits_left < 0;
+    hits_left = -1;
+    g_assert_null(said);
+    g_assert_true((rc < 0) == there && (rc < 0) == !db);
+    g_clear_pointer(&db, aq_store_db_close);
+    return there;
+}
+
+/* Bringing a file of each release to the newest form fails, or is killed, at each step once: nothing is lost. */
+static void test_versions_stopped(void)
+{
+    int steps = 0;
+    for (int v = 1; v <= AQ_STORE_VERSION; v++)
+        for (int kill_it = 0; kill_it < 2; kill_it++)
+            for (int at = 0;; at++, steps++) {
+                g_autofree char *path = fixture_new(v);
+                gboolean there =
+                    kill_it ? killed_while_opening(path, at) : failed_while_opening(path, at);
+                g_autoptr(AqStoreDb) db = open_db(path, NULL);
+                check_fixture(db, v);
+                if (!there)
+                    break;
+            }
+    g_assert_cmpint(steps, >, 4);
+    g_test_message("%d steps of opening stopped once each", steps);
 }
 
 /* ---- what stands in the way ----------------------------------------------------------------- */
@@ -478,19 +548,48 @@ static void test_read_only(void)
 
 /* ---- each step fails once, each step is killed once ------------------------------------------ */
 
+enum {
+    W_CHAT = 1,
+    W_QUESTION,
+    W_HALF,
+    W_DONE,
+    W_DRAFT,
+    W_FOLDER,
+    W_DROP_MESSAGE,
+    W_DROP_FOLDER,
+    W_DROP_CHAT
+};
+
+static int write_one(AqStoreDb *db, int n, GPtrArray *files)
+{
+    switch (n) {
+    case W_CHAT:
+        return put_chat(db, 10, "chat", 1, FALSE);
+    case W_QUESTION:
+        return put_question(db, 10, 11, files);
+    case W_HALF:
+        return put_text(db, 10, 12, "half an ans", AQ_MESSAGE_STREAMING);
+    case W_DONE:
+        return put_text(db, 10, 12, "half an answer", AQ_MESSAGE_DONE);
+    case W_DRAFT:
+        return put_draft_files(db, 10, files);
+    case W_FOLDER:
+        return on_folder(db, AQ_STORE_PUT_FOLDER, "Water");
+    case W_DROP_MESSAGE:
+        return drop(db, AQ_STORE_DROP_MESSAGE, 12);
+    case W_DROP_FOLDER:
+        return on_folder(db, AQ_STORE_DROP_FOLDER, "Water");
+    default:
+        return drop(db, AQ_STORE_DROP_CHAT, 10);
+    }
+}
+
 /* Every kind of write; says on fd, if there is one, how many are done. */
 static int writes(AqStoreDb *db, int fd)
 {
     g_autoptr(GPtrArray) files = two_files(20000);
-    for (char n = 1; n <= 7; n++) {
-        int rc = n == 1   ? put_chat(db, 10, "chat", 1, FALSE)
-                 : n == 2 ? put_question(db, 10, 11, files)
-                 : n == 3 ? put_text(db, 10, 12, "half an ans", AQ_MESSAGE_STREAMING)
-                 : n == 4 ? put_text(db, 10, 12, "half an answer", AQ_MESSAGE_DONE)
-                 : n == 5 ? put_draft_files(db, 10, files)
-                 : n == 6 ? drop(db, AQ_STORE_DROP_MESSAGE, 12)
-                          : drop(db, AQ_STORE_DROP_CHAT, 10);
-        if (rc < 0)
+    for (char n = W_CHAT; n <= W_DROP_CHAT; n++) {
+        if (write_one(db, n, files) < 0)
             return n;
         if (fd >= 0 && write(fd, &n, 1) != 1)
             _exit(8);
@@ -501,26 +600,31 @@ static int writes(AqStoreDb *db, int fd)
 /* What must be there when n of the writes were told as done, and perhaps one more was. */
 static void check_writes(AqStoreDb *db, int n)
 {
-    g_autoptr(GPtrArray) list = messages(db, 10);
+    g_autoptr(GPtrArray) list = messages(db, 10), folders = NULL;
     guint chats = n_chats(db);
     const AqStoreMessage *last = list->len ? list->pdata[list->len - 1] : NULL;
     g_assert_cmpuint(chats, <=, 1);
     g_assert_cmpuint(list->len, <=, 2);
     g_autoptr(GPtrArray) drafted = draft_files(db, 10);
-    if (n >= 1 && n < 6)
+    if (n >= W_CHAT && n < W_DROP_FOLDER)
         g_assert_cmpuint(chats, ==, 1);
-    if (n >= 2 && n < 6)
+    if (n >= W_QUESTION && n < W_DROP_FOLDER)
         g_assert_cmpuint(list->len, >=, 1);
     /* A question has all its files or is not there. */
     if (list->len)
         assert_two_files(((AqStoreMessage *)list->pdata[0])->files, 20000);
-    if (n == 5 || drafted->len)
+    if ((n >= W_DRAFT && n < W_DROP_FOLDER) || drafted->len)
         assert_two_files(drafted, 20000);
-    if (n == 3)
+    if (n == W_HALF)
         g_assert_true(g_str_has_prefix(last->text, "half an ans"));
-    if (n == 4 && list->len == 2)
+    if (n >= W_DONE && list->len == 2)
         g_assert_cmpstr(last->text, ==, "half an answer");
-    if (n == 7 || !chats) {
+    g_assert_cmpint(aq_store_db_folders(db, &folders, NULL), ==, 0);
+    if (n == W_FOLDER)
+        g_assert_cmpuint(folders->len, ==, 1);
+    if (n < W_FOLDER - 1 || n >= W_DROP_FOLDER)
+        g_assert_cmpuint(folders->len, ==, 0);
+    if (n == W_DROP_CHAT || !chats) {
         g_assert_cmpuint(list->len, ==, 0);
         g_assert_cmpuint(drafted->len, ==, 0);
         assert_found(db, "question", "");
@@ -583,7 +687,7 @@ static void test_step_killed(void)
         g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
         if (WIFEXITED(status)) {
             g_assert_cmpint(WEXITSTATUS(status), ==, 0);
-            g_assert_cmpint(n, ==, 7);
+            g_assert_cmpint(n, ==, W_DROP_CHAT);
             break;
         }
         g_assert_cmpint(WTERMSIG(status), ==, SIGKILL);
@@ -901,6 +1005,7 @@ int main(int argc, char **argv)
     g_test_add_func("/store/read-only", test_read_only);
     g_test_add_func("/store/step-fails", test_step_fails);
     g_test_add_func("/store/step-killed", test_step_killed);
+    g_test_add_func("/store/versions-stopped", test_versions_stopped);
     g_test_add_func("/store/retry", test_retry);
     g_test_add_func("/store/permission", test_permission);
     g_test_add_func("/store/order", test_order);
