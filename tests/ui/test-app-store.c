@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where chats are kept. aq_failpoint is wrapped, so that a test can have each step of a write fail, or kill the process there; and a
- * child that streams, edits and deletes is killed at random moments. */
+ * child that streams, edits and deletes is killed at random moments. One file, though long: all of it shares the wrapped failpoint and the
+ * helpers that write and look. */
 #include <errno.h>
 #include <glib/gstdio.h>
 #include <locale.h>
