@@ -8,16 +8,11 @@
  * do not; the multiplication of 16-bit pairs that widens them brings in a sub-block's scale. */
 #include <immintrin.h>
 
+#include "each-priv.h"
 #include "isa-avx2-priv.h"
 #include "quant-priv.h"
 
-#if defined(__clang__)
-#define EACH(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
-#else
-#define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
-#endif
 #define LANES 8u
-#define INLINE static inline __attribute__((always_inline))
 #define BLOCK 256u
 #define SUBS 8u /* sums of 32 columns in a block */
 /* Here and now: else compilers start all products of a sum first and spill them. */

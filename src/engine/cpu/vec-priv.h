@@ -3,14 +3,8 @@
  * them. Included by files that are compiled with their instruction set's flags. */
 #include <immintrin.h>
 
+#include "each-priv.h"
 #include "quant-priv.h"
-
-#if defined(__clang__)
-#define EACH(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
-#else
-#define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
-#endif
-#define INLINE static inline __attribute__((always_inline))
 
 #if AQ_V == 16
 #define ROWS_MAX 8
