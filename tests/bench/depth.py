@@ -8,7 +8,6 @@ usage: ./dev bench --gate depth [MODEL...] [--near N] [--deep N] [--gen N] [--ro
        $LLAMA_BENCH   llama.cpp's llama-bench, maybe several words
 What stands before is made up for this engine (depth-bench.c) and read for llama.cpp, which takes most of the time.
 exit: 0 the ratio is >= 0.8, or 0.9 of what memory permits where that is less, and not below llama.cpp's; 1 not so; 2 cannot be measured"""
-import glob
 import json
 import os
 import shlex
@@ -17,14 +16,12 @@ import statistics
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+from gate import cannot, mid, options  # noqa: E402
+
 o = {'near': 100, 'deep': 8000, 'gen': 32, 'rounds': 9, 'threads': len(os.sched_getaffinity(0)), 'peer': 3}
-models, types, args = [], [], sys.argv[1:]
+types = {'kv': []}
 BAR, SHARE = 0.8, 0.9
-
-
-def cannot(why):
-    print('depth: ' + why, file=sys.stderr)
-    sys.exit(2)
 
 
 def out(*cmd):
@@ -34,23 +31,7 @@ def out(*cmd):
     return r.stdout
 
 
-def mid(v, form='%.2f'):
-    return ('%s (%s .. %s)' % ((form,) * 3)) % (statistics.median(v), min(v), max(v))
-
-
-while args:
-    a = args.pop(0)
-    if a == '--kv' and args:
-        types.append(args.pop(0))
-    elif a[:2] == '--' and a[2:] in o and args and args[0].isdigit():
-        o[a[2:]] = int(args.pop(0))
-    elif a.startswith('-'):
-        cannot(__doc__.split('\n\n')[1])
-    else:
-        models.append(a)
-models = models or sorted(glob.glob(os.path.join(os.environ.get('AQ_MODEL_DIR', ''), 'SmolLM2*.gguf')))[:1]
-if not models:
-    cannot('no model: ./dev model fetches one')
+models = options(__doc__, o, types, most=99)
 folder = os.path.join(os.path.dirname(shutil.which('aquifer-cli') or cannot('run it by ./dev bench')), '..', '..', 'tests', 'bench')
 bench = shlex.split(os.environ.get('LLAMA_BENCH', 'llama-bench'))
 peer_there = o['peer'] and shutil.which(bench[0])
@@ -69,7 +50,7 @@ def peer(model, kv):
 
 
 for m in models:
-    for kv in types or ['f16', 'q8_0']:
+    for kv in types['kv'] or ['f16', 'q8_0']:
         rates = [read_rate()]
         got = json.loads(out(os.path.join(folder, 'depth-bench'), m, kv, o['threads'], o['near'], o['deep'], o['gen'], o['rounds']))
         rates.append(read_rate())

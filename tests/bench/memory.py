@@ -19,30 +19,14 @@ import subprocess
 import sys
 import time
 
+sys.dont_write_bytecode = True
+from gate import cannot, options  # noqa: E402
+
 o = {'ctx': 0, 'idle': 20, 'loads': 5, 'threads': len(os.sched_getaffinity(0))}
-model, args = None, sys.argv[1:]
 SPARE_BYTES, HANG_S, DECODE = 200 * 1000 * 1000, 600, 64
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
-def cannot(why):
-    print('memory: ' + why, file=sys.stderr)
-    sys.exit(2)
-
-
-while args:
-    a = args.pop(0)
-    if a[:2] == '--' and a[2:] in o and args and args[0].isdigit():
-        o[a[2:]] = int(args.pop(0))
-    elif a.startswith('-') or model:
-        cannot(__doc__.split('\n\n')[1])
-    else:
-        model = a
-model = model or next(iter(sorted(glob.glob(os.path.join(os.environ.get('AQ_MODEL_DIR', ''), 'SmolLM2*.gguf')))), None)
-if not model:
-    cannot('no model: ./dev model fetches one')
+model, = options(__doc__, o)
 sys.argv[1:] = ['aquifer-cli', TOP]
-sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, 'tests/cli'))
 from clitest import Group, enter  # noqa: E402
 

@@ -7,7 +7,6 @@ usage: ./dev bench --gate wait [MODEL] [--long N] [--reads N] [--rounds N] [--ge
        MODEL   a GGUF (SmolLM2 of ./dev model)     --long  tokens of the long prompt (8000), read --reads times (3), 5 short chats in each
        --rounds  of one chat and two (7), --gen tokens each (64)
 exit: 0 the first token after <= 3 chunks (worst), two chats >= 1.5 x one (median); 1 not so; 2 cannot be measured"""
-import glob
 import http.client
 import json
 import os
@@ -20,27 +19,13 @@ import sys
 import threading
 import time
 
+sys.dont_write_bytecode = True
+from gate import cannot, mid, options  # noqa: E402
+
 o = {'long': 8000, 'reads': 3, 'rounds': 7, 'gen': 64, 'threads': len(os.sched_getaffinity(0))}
-model, args, SHORTS, CHUNK = None, sys.argv[1:], 5, 512
+SHORTS, CHUNK = 5, 512
 HANG_S = 600
-
-
-def cannot(why):
-    print('wait: ' + why, file=sys.stderr)
-    sys.exit(2)
-
-
-while args:
-    a = args.pop(0)
-    if a[:2] == '--' and a[2:] in o and args and args[0].isdigit():
-        o[a[2:]] = int(args.pop(0))
-    elif a.startswith('-') or model:
-        cannot(__doc__.split('\n\n')[1])
-    else:
-        model = a
-model = model or next(iter(sorted(glob.glob(os.path.join(os.environ.get('AQ_MODEL_DIR', ''), 'SmolLM2*.gguf')))), None)
-if not model:
-    cannot('no model: ./dev model fetches one')
+model, = options(__doc__, o)
 
 
 class Serve:
@@ -88,10 +73,6 @@ class Serve:
         c = http.client.HTTPConnection('127.0.0.1', self.port, timeout=HANG_S)
         c.request('POST', '/tokenize', json.dumps({'content': text}), {'Content-Type': 'application/json'})
         return json.loads(c.getresponse().read())['tokens']
-
-
-def mid(v, form='%.2f'):
-    return ('%s (%s .. %s)' % ((form,) * 3)) % (statistics.median(v), min(v), max(v))
 
 
 serve = Serve()
