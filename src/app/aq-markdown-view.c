@@ -49,6 +49,24 @@ static guint signal_more;
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
+static void link_launched(GObject *source, GAsyncResult *result, gpointer user)
+{
+    GtkUriLauncher *launcher = GTK_URI_LAUNCHER(source);
+    g_autoptr(GtkWidget) parent = user;
+    g_autoptr(GError) err = NULL;
+    /* Dismissed: the user closed the desktop's own question. */
+    if (gtk_uri_launcher_launch_finish(launcher, result, &err) || !gtk_widget_get_root(parent) ||
+        g_error_matches(err, GTK_DIALOG_ERROR, GTK_DIALOG_ERROR_DISMISSED))
+        return;
+    AdwDialog *dialog = adw_alert_dialog_new(_("The Link Was Not Opened"), NULL);
+    adw_alert_dialog_format_body(ADW_ALERT_DIALOG(dialog),
+                                 _("%s\n\nNo program of this desktop opened it. Copy the address "
+                                   "and open it in a browser."),
+                                 gtk_uri_launcher_get_uri(launcher));
+    adw_alert_dialog_add_response(ADW_ALERT_DIALOG(dialog), "close", _("_Close"));
+    adw_dialog_present(dialog, parent);
+}
+
 static void link_answered(AdwAlertDialog *dialog, const char *response, GtkWidget *parent)
 {
     const char *uri = g_object_get_data(G_OBJECT(dialog), "uri");
@@ -56,8 +74,8 @@ static void link_answered(AdwAlertDialog *dialog, const char *response, GtkWidge
         gdk_clipboard_set_text(gtk_widget_get_clipboard(parent), uri);
     } else if (g_str_equal(response, "open")) {
         g_autoptr(GtkUriLauncher) launcher = gtk_uri_launcher_new(uri);
-        gtk_uri_launcher_launch(launcher, GTK_WINDOW(gtk_widget_get_root(parent)), NULL, NULL,
-                                NULL);
+        gtk_uri_launcher_launch(launcher, GTK_WINDOW(gtk_widget_get_root(parent)), NULL,
+                                link_launched, g_object_ref(parent));
     }
 }
 

@@ -44,32 +44,52 @@ def opener():
     return told
 
 
+def no_programs():
+    """What the system shares, without any program that could open an address."""
+    share = os.path.join(HOME, 'share')
+    os.mkdir(share)
+    for name in os.listdir('/usr/share'):
+        if name != 'applications':
+            os.symlink(os.path.join('/usr/share', name), os.path.join(share, name))
+    return {'XDG_DATA_DIRS': share}
+
+
+def ask_of_link(app):
+    label = wait(lambda: app.one('label', lambda n: n.startswith('The Nile is long'), app.finished(1)))
+    if not app.tab_to(label):
+        raise RuntimeError('the link is not reached by keyboard\n' + app.tree())
+    for key in ['Home'] + ['Right'] * 14:  # The text can be selected, so it has a caret: into “long”.
+        app.key(key)
+    app.key('Return')
+    return app.wait_for('label', 'Open This Link?')
+
+
 def links():
     """A link asks before it opens anything, and hands its very address to the desktop then."""
-    told = opener()
-    app = start_ready('--chats', stored('What?', MARKDOWN))
+    chats = stored('What?', MARKDOWN)
+    app = start_ready('--chats', chats, env=no_programs())
     app.choose_chat(1)
-    label = wait(lambda: app.one('label', lambda n: n.startswith('The Nile is long'), app.finished(1)))
+    ask_of_link(app)
+    app.click(BUTTON, 'Open')
+    tap.ok(app.wait_for('label', 'The Link Was Not Opened') and app.one('label', lambda n: n.startswith('https://example.org/nile\n')), 'that no program opens a link is told, with its address', app.tree)
+    app.click(BUTTON, 'Close')
+    app.wait_gone('label', 'The Link Was Not Opened')
+    app.close()
 
-    def ask():
-        if not app.tab_to(label):
-            raise RuntimeError('the link is not reached by keyboard\n' + app.tree())
-        for key in ['Home'] + ['Right'] * 14:  # The text can be selected, so it has a caret: into “long”.
-            app.key(key)
-        app.key('Return')
-        return app.wait_for('label', 'Open This Link?')
-
-    tap.ok(ask() and app.one('label', 'https://example.org/nile'), 'a link tells its whole address first', app.tree)
+    told = opener()
+    app = start_ready('--chats', chats)
+    app.choose_chat(1)
+    tap.ok(ask_of_link(app) and app.one('label', 'https://example.org/nile'), 'a link tells its whole address first', app.tree)
     app.key('Escape')
     app.wait_gone('label', 'Open This Link?')
-    ask()
+    ask_of_link(app)
     app.click(BUTTON, 'Copy Address')
     app.wait_gone('label', 'Open This Link?')
     app.tab_to(app.entry())
     app.key('Control+v')
     tap.ok(wait(lambda: driver.read(app.entry()) == 'https://example.org/nile'), 'its address can be copied', driver.read(app.entry()))
     tap.ok(not os.path.exists(told), 'nothing was opened yet')
-    ask()
+    ask_of_link(app)
     app.click(BUTTON, 'Open')
     app.wait_gone('label', 'Open This Link?')
 
