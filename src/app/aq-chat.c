@@ -33,7 +33,7 @@ struct _AqChat {
 
 enum { PROP_TITLE = 1, PROP_BUSY, PROP_EMPTY, PROP_LOADED, PROP_FOLDER, PROP_UNREAD, N_PROPS };
 static GParamSpec *props[N_PROPS];
-static guint signal_changed;
+static guint signal_changed, signal_ending;
 
 G_DEFINE_FINAL_TYPE(AqChat, aq_chat, G_TYPE_OBJECT)
 
@@ -442,6 +442,7 @@ static void reply_ended(gpointer user)
 
 void aq_chat_end(AqChat *self)
 {
+    g_signal_emit(self, signal_ending, 0);
     g_clear_pointer(&self->reply, aq_reply_free);
     let_go(self);
 }
@@ -739,6 +740,8 @@ static void aq_chat_class_init(AqChatClass *klass)
     g_object_class_install_properties(object_class, N_PROPS, props);
     signal_changed = g_signal_new("changed", G_TYPE_FROM_CLASS(klass), G_SIGNAL_RUN_LAST, 0, NULL,
                                   NULL, NULL, G_TYPE_NONE, 0);
+    signal_ending = g_signal_new("ending", G_TYPE_FROM_CLASS(klass), G_SIGNAL_RUN_LAST, 0, NULL,
+                                 NULL, NULL, G_TYPE_NONE, 0);
 }
 
 static void aq_chat_init(AqChat *self)

@@ -80,7 +80,8 @@ void aq_chat_set_deleted(AqChat *self, gboolean deleted);
 void aq_chat_drop(AqChat *self);
 /** Put all of it again, in a store that began anew. */
 void aq_chat_put_all(AqChat *self);
-/** An answer under way ends here, and is put as it is: before the store is closed. */
+/** An answer under way ends here, and is put as it is: before the store is closed. "ending" is emitted first: who
+ * holds back something that belongs to the chat (a draft being written) hands it over then. */
 void aq_chat_end(AqChat *self);
 
 G_END_DECLS

@@ -85,6 +85,15 @@ static gboolean keep_draft(gpointer user)
     return G_SOURCE_REMOVE;
 }
 
+/* What was written a moment ago waits for the timer yet; the window's widgets outlive the store. */
+static void keep_now(AqComposer *self)
+{
+    if (!self->draft_timer)
+        return;
+    g_source_remove(self->draft_timer);
+    keep_draft(self);
+}
+
 static void keep_later(AqComposer *self)
 {
     if (!self->draft_timer)
@@ -310,6 +319,7 @@ void aq_composer_set_chat(AqComposer *self, AqChat *chat)
     gtk_text_buffer_set_text(buffer_of(self), aq_chat_get_draft(chat), -1);
     self->chat = g_object_ref(chat);
     show_placeholder(self);
+    g_signal_connect_object(chat, "ending", G_CALLBACK(keep_now), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(files, "items-changed", G_CALLBACK(on_files), self, G_CONNECT_SWAPPED);
     if (g_list_model_get_n_items(files))
         on_files(self, 0, 0, g_list_model_get_n_items(files));
@@ -318,10 +328,7 @@ void aq_composer_set_chat(AqComposer *self, AqChat *chat)
 static void aq_composer_dispose(GObject *object)
 {
     AqComposer *self = AQ_COMPOSER(object);
-    if (self->draft_timer && self->chat) {
-        g_source_remove(self->draft_timer);
-        keep_draft(self);
-    }
+    keep_now(self);
     gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_COMPOSER);
     g_clear_object(&self->chat);
     G_OBJECT_CLASS(aq_composer_parent_class)->dispose(object);

@@ -274,6 +274,7 @@ def kept():
     Atspi.EditableText.set_text_contents(app.wait_for(('text', 'entry', 'text box'), 'Title'), 'Rivers and pools')
     app.click(BUTTON, 'Rename')
     tap.ok(app.wait_for('list item', 'Rivers and pools'), 'Rename', app.tree)
+    app.wait_gone(('text', 'entry', 'text box'), 'Title')  # a dialog gives the focus back when it has gone
     app.new_chat()
     app.click(BUTTON, 'Search All Chats')
     entry = app.wait_for(('text', 'entry', 'text box'), 'Search all chats')

@@ -201,8 +201,7 @@ def attached():
     tap.ok(drag.drop(driver.keyboard().window(), place.x + 20, place.y + 10, ['file://' + notes, 'file://' + binary]), 'files are dropped on the field', app.messages())
     tap.ok(app.wait_for('label', lambda n: re.match(r'17 bytes · \d+ tokens$', n)) and driver.read(app.entry()) == 'What is this?', 'a text is attached, its name is not written', app.tree)
     tap.ok(app.wait_for('label', lambda n: 'data.bin' in n and 'is not a text file' in n), 'what is no text is refused in words', app.tree)
-    app.write('What colour is the tap?')
-    wait(lambda: tokens(app)[0] > 20)
+    app.write('What colour is the tap?')  # and closed before anything else is asked of the window
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
     app = start_ready('--chats', os.path.join(HOME, 'given.sqlite'))

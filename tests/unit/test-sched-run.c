@@ -135,11 +135,14 @@ static void fair(void)
     wait_until(atomic_load(&toy.at_gate) == 1);
     chat_start_tok(&a, e, tok, 1600, 1);     /* 200 chunks of 8 alone */
     chat_start_tok(&c, e, tok + 100, 80, 1); /* 10 alone; it must not wait for a's 200 */
+    /* c is to be through before the gate closes again; however late this thread is told, a is not by then */
+    atomic_store(&toy.gate_from, atomic_load(&toy.n_forward) + 100);
     atomic_store(&toy.gate, 0);
     aq_req_state sa, sb, sc;
     ok(chat_wait(&c), "a short prompt behind a long one is read");
     aq_req_get_state(a.req, &sa);
     aq_req_get_state(b.req, &sb);
+    atomic_store(&toy.gate_from, 0);
     ok(sa.read_tok < 1600, "before the long one (%u of 1600 then)", sa.read_tok);
     ok(chat_wait(&a), "the long one too");
     aq_req_get_state(b.req, &sb);
