@@ -4,7 +4,7 @@
 import driver
 from driver import BUTTON, Atspi, wait
 from of_text import MARKDOWN
-from scene import cancel, start_ready, stored, tap
+from scene import cancel, in_dialog, start_ready, stored, tap
 
 # Of the dialog: pressed by `shortcuts` here, or by `keys`, `walk` and `transfer`.
 HERE = ['Ctrl+G', 'Shift+Ctrl+G', 'Shift+Ctrl+F', 'Ctrl+Page Down', 'Ctrl+Page Up', 'Shift+Ctrl+E', 'Ctrl+R', 'Shift+Ctrl+C', 'F2', 'Menu']
@@ -53,8 +53,7 @@ def shortcuts():
     item = app.wait_for('list item', 'Given')
     tap.ok(focused(item), 'Escape ends it, and the chat in view has the focus in the list', app.tree)
     app.key('Shift+Control+e')
-    dialog = wait(lambda: app.root.get_child_at_index(1))
-    tap.ok(dialog and wait(lambda: app.one(BUTTON, 'Save', dialog)), 'Shift+Ctrl+E asks where to export the chat', app.tree)
+    tap.ok(in_dialog(app, BUTTON, 'Save'), 'Shift+Ctrl+E asks where to export the chat', app.tree)
     cancel(app)
     app.tab_to(app.entry())
     app.key('Control+r')

@@ -119,24 +119,32 @@ def alone(app):
     return wait(lambda: app.root.get_child_count() == 1 and len(driver.keyboard().windows()) == 1)
 
 
+def in_dialog(app, role, name=None, limit_s=driver.HANG_S):
+    """Something in the window that opens beside the app's, which is looked up each time: it may be told of before it has its place."""
+
+    def look():
+        dialog = app.root.get_child_at_index(1)
+        return dialog and app.one(role, name, dialog)
+
+    return wait(look, limit_s)
+
+
 def choose(app, path, button):
     """Name a file in the dialog that opens, and press its button."""
-    if not wait(lambda: app.root.get_child_count() == 2):
+    if not in_dialog(app, BUTTON, button):
         raise RuntimeError('no file dialog\n' + app.tree())
-    dialog = app.root.get_child_at_index(1)
-    entry = wait(lambda: app.one(('text', 'entry', 'text box'), under=dialog), 1)
+    entry = in_dialog(app, ('text', 'entry', 'text box'), limit_s=1)
     if not entry:  # one that opens files has it when a path is begun
         app.key('slash')
-        entry = wait(lambda: app.one(('text', 'entry', 'text box'), under=dialog))
+        entry = in_dialog(app, ('text', 'entry', 'text box'))
     Atspi.EditableText.set_text_contents(entry, path)
-    app.press(wait(lambda: app.one(BUTTON, button, dialog)))
+    app.press(in_dialog(app, BUTTON, button))
     return alone(app)
 
 
 def cancel(app):
     """End the file dialog that opens, by its button: a key may come before it has the focus."""
-    dialog = wait(lambda: app.root.get_child_at_index(1))
-    app.press(wait(lambda: app.one(BUTTON, 'Cancel', dialog)))
+    app.press(in_dialog(app, BUTTON, 'Cancel'))
     return alone(app)
 
 
