@@ -195,24 +195,25 @@ static void test_tile(const aq_isa *isa, int l, uint32_t k)
     free(back);
 }
 
-/* Many rows at once: the bits of one at a time, for every number of rows. */
+/* Many rows at once: the bits of one at a time, for every number of rows; the same of two tiles. */
 static void test_many(const aq_isa *isa, int l, uint32_t k)
 {
     const uint32_t lanes = isa->lanes, n_all = AQ_MANY_ROWS, wide = k + 64;
-    size_t n_row = (size_t)k / kinds[l].vals * kinds[l].bytes;
-    uint8_t *stored = get(n_row), *tile = get(aq_tile_bytes(l, lanes, k));
-    for (uint32_t r = 0; r < lanes; r++) {
+    size_t n_row = (size_t)k / kinds[l].vals * kinds[l].bytes, n_tile = aq_tile_bytes(l, lanes, k);
+    uint8_t *stored = get(n_row), *tile = get(2 * n_tile);
+    for (uint32_t r = 0; r < 2 * lanes; r++) {
         random_row(l, k, stored);
-        aq_tile_put(l, lanes, k, r, stored, tile);
+        aq_tile_put(l, lanes, k, r % lanes, stored, tile + r / lanes * n_tile);
     }
     rows all;
     rows_new(isa, l, k, n_all, wide, &all);
     const uint32_t n_block = k / all.block;
     float(*d_of)[AQ_MANY_ROWS] = get(n_block * sizeof *d_of),
     (*s_of)[AQ_MANY_ROWS] = get(n_block * sizeof *s_of);
-    static float want[AQ_MANY_ROWS][AQ_LANES_MAX], got[AQ_MANY_ROWS][AQ_LANES_MAX];
+    static float want[2][AQ_MANY_ROWS][AQ_LANES_MAX], got[AQ_MANY_ROWS][AQ_LANES_MAX];
     for (uint32_t i = 0; i < n_all; i++) {
-        isa->tile[l](tile, k, &all.in[i], 1, want + i);
+        for (uint32_t t = 0; t < 2; t++)
+            isa->tile[l](tile + t * n_tile, k, &all.in[i], 1, want[t] + i);
         for (uint32_t b = 0; b < n_block; b++) {
             d_of[b][i] = all.in[i].d[b];
             s_of[b][i] = all.form == AQ_IN_32 ? all.in[i].s[b] : NAN;
@@ -223,15 +224,24 @@ static void test_many(const aq_isa *isa, int l, uint32_t k)
                      .wide = wide,
                      .d = (const void *)d_of,
                      .s = all.form == AQ_IN_32 ? (const void *)s_of : NULL};
-    bool bits = true;
+    bool bits = true, pair = true;
     for (uint32_t n = 1; n <= n_all; n++) {
         memset(got, 0, sizeof got);
         isa->many[l](tile, k, &in, n, got);
         for (uint32_t i = 0; i < n; i++)
-            bits = bits && !memcmp(got[i], want[i], lanes * sizeof(float));
+            bits = bits && !memcmp(got[i], want[0][i], lanes * sizeof(float));
+        if (!isa->pair[l])
+            continue;
+        memset(got, 0, sizeof got);
+        isa->pair[l](tile, k, &in, n, got);
+        for (uint32_t i = 0; i < 2 * n; i++)
+            pair = pair &&
+                   !memcmp(got[i / 2] + i % 2 * lanes, want[i % 2][i / 2], lanes * sizeof(float));
     }
     ok(bits, "%s %s k=%u: the same bits for 1 to %u rows at once", isa->name, kinds[l].name, k,
        n_all);
+    if (isa->pair[l])
+        ok(pair, "%s %s k=%u: and two tiles at once", isa->name, kinds[l].name, k);
     rows_free(&all);
     void *rest[] = {stored, tile, d_of, s_of};
     for (size_t i = 0; i < AQ_LEN(rest); i++)
@@ -251,7 +261,12 @@ static bool same_many(const aq_isa *isa, int l, const uint8_t *tile, const rows 
     }
     aq_rows_in in = {.row = r->in, .q = r->to.q, .wide = r->wide, .d = d, .s = s};
     isa->many[l](tile, r->k, &in, 1, got);
-    return !memcmp(got[0], want, isa->lanes * sizeof *want);
+    if (memcmp(got[0], want, isa->lanes * sizeof *want))
+        return false;
+    if (isa->pair[l]) /* the tile twice */
+        isa->pair[l](tile, r->k, &in, 1, got);
+    return !isa->pair[l] || (!memcmp(got[0], want, isa->lanes * sizeof *want) &&
+                             !memcmp(got[0] + isa->lanes, want, isa->lanes * sizeof *want));
 }
 
 /* The largest weights and inputs: the 16-bit sums inside the kernels must hold them. */
@@ -259,7 +274,8 @@ static void test_extremes(const aq_isa *isa, int l)
 {
     const uint32_t k = 256, lanes = isa->lanes;
     size_t n_row = (size_t)k / kinds[l].vals * kinds[l].bytes;
-    uint8_t *stored = get(n_row), *tile = get(aq_tile_bytes(l, lanes, k));
+    const size_t n_tile = aq_tile_bytes(l, lanes, k);
+    uint8_t *stored = get(n_row), *tile = get(2 * n_tile);
     float *w = get(k * 4);
     rows in;
     rows_new(isa, l, k, 16, k, &in); /* as many as `many` may read */
@@ -274,8 +290,8 @@ static void test_extremes(const aq_isa *isa, int l)
                     memcpy(stored + b * kinds[l].bytes + kinds[l].f16_at[i], &h, 2);
         for (uint32_t b = 0; l == AQ_L_MXFP4 && b < k / 32; b++)
             stored[b * kinds[l].bytes] = 127;
-        for (uint32_t r = 0; r < lanes; r++)
-            aq_tile_put(l, lanes, k, r, stored, tile);
+        for (uint32_t r = 0; r < 2 * lanes; r++)
+            aq_tile_put(l, lanes, k, r % lanes, stored, tile + r / lanes * n_tile);
         aq_type_get(kinds[l].type)->dequant(stored, w, k);
         for (int sign = -1; sign <= 1; sign += 2) {
             for (uint32_t c = 0; c < k; c++)

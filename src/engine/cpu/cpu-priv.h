@@ -138,6 +138,8 @@ typedef struct aq_isa {
     uint32_t lanes, rows; /* weight rows of a tile; input rows that a tile kernel takes at most */
     aq_tile_fn tile[AQ_L_N];
     aq_many_fn many[AQ_L_N]; /* NULL where a path has nothing better than tile */
+    /* many for a tile and the one behind it: y[i] has the lanes of both. NULL = one by one */
+    aq_many_fn pair[AQ_L_N];
     /** Round x [k] to 8 bits per block of 32 (k a multiple of 32), or of 256 (k a multiple of that). A
      * block of zeros gets d = 0. Both have the same bits on all paths. */
     void (*quant)(const float *x, uint32_t k, const aq_row_q *);

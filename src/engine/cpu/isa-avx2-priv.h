@@ -40,24 +40,20 @@ void aq_avx2_tile_f16(const uint8_t *tile, uint32_t k, const aq_row_in *row, uin
                       float (*y)[AQ_LANES_MAX]);
 void aq_avx2_tile_bf16(const uint8_t *tile, uint32_t k, const aq_row_in *row, uint32_t n,
                        float (*y)[AQ_LANES_MAX]);
-void aq_avx2_many_q4_0(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
-                       float (*y)[AQ_LANES_MAX]);
-void aq_avx2_many_q4_1(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
-                       float (*y)[AQ_LANES_MAX]);
-void aq_avx2_many_q4_k(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
-                       float (*y)[AQ_LANES_MAX]);
-void aq_avx2_many_q5_k(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
-                       float (*y)[AQ_LANES_MAX]);
-void aq_avx2_many_q6_k(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
-                       float (*y)[AQ_LANES_MAX]);
-void aq_avx2_many_q8_0(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
-                       float (*y)[AQ_LANES_MAX]);
-void aq_avx2_many_iq4_nl(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
-                         float (*y)[AQ_LANES_MAX]);
-void aq_avx2_many_iq4_xs(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
-                         float (*y)[AQ_LANES_MAX]);
-void aq_avx2_many_mxfp4(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n,
-                        float (*y)[AQ_LANES_MAX]);
+#define AQ_AVX2_MANY(name)                                                                    \
+    void aq_avx2_many_##name(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n, \
+                             float(*y)[AQ_LANES_MAX]);                                        \
+    void aq_avx2_pair_##name(const uint8_t *tile, uint32_t k, const aq_rows_in *, uint32_t n, \
+                             float(*y)[AQ_LANES_MAX])
+AQ_AVX2_MANY(q4_0);
+AQ_AVX2_MANY(q4_1);
+AQ_AVX2_MANY(q4_k);
+AQ_AVX2_MANY(q5_k);
+AQ_AVX2_MANY(q6_k);
+AQ_AVX2_MANY(q8_0);
+AQ_AVX2_MANY(iq4_nl);
+AQ_AVX2_MANY(iq4_xs);
+AQ_AVX2_MANY(mxfp4);
 void aq_avx2_quant(const float *x, uint32_t k, const aq_row_q *o);
 void aq_avx2_quant_256(const float *x, uint32_t k, const aq_row_q *o);
 void aq_avx2_norm(const float *x, const float *w, uint32_t dim, float eps, float *y);

@@ -8,7 +8,7 @@
 #include "forward-priv.h"
 #include "rt-priv.h"
 
-#define AQ_ATTN_QUERIES 32u          /* of a piece of attention */
+#define AQ_ATTN_QUERIES 64u          /* of a piece of attention */
 #define AQ_ATTN_SPANS_F32 (4u << 20) /* floats of spans that wait to be folded */
 #define AQ_CPU_ROWS_MAX 512u         /* rows prepared at once; longer windows go through in parts */
 

@@ -194,10 +194,10 @@ static product product_of(const aq_cpu *c, const aq_mat *m, uint32_t mat)
                      .n_tile = (m->rows + lanes - 1) / lanes};
 }
 
-/* Row r of a product, of tile t. */
-static void put_row(const product *p, uint32_t t, uint32_t r, float *y)
+/* Row r of a product, of n_tile tiles from t on. */
+static void put_row(const product *p, uint32_t t, uint32_t n_tile, uint32_t r, float *y)
 {
-    uint32_t n_out = AQ_MIN(p->rows - t * p->lanes, p->lanes);
+    uint32_t n_out = AQ_MIN(p->rows - t * p->lanes, n_tile * p->lanes);
     size_t at = p->out_at ? p->out_at[r] : r;
     float by = p->fac * (p->w ? p->w[at] : 1);
     if (by != 1)
@@ -235,7 +235,7 @@ static void tile_rows(const aq_isa *isa, aq_tile_fn fn, const product *p, const 
         for (uint32_t i = 0; i < n; i++) {
             if (p->low)
                 add_low(y[each * i], y[each * i + 1], p->lanes);
-            put_row(p, t, r + i, y[each * i]);
+            put_row(p, t, 1, r + i, y[each * i]);
         }
     }
 }
@@ -281,7 +281,7 @@ static aq_rows_in side_by_side(const aq_cpu *c, uint32_t worker, const product *
     return in;
 }
 
-static void many_rows(const aq_cpu *c, uint32_t worker, aq_many_fn fn, const product *p,
+static void many_rows(const aq_cpu *c, uint32_t worker, int layout, const product *p,
                       const uint8_t *const *tile, uint32_t t, uint32_t n_tile, uint32_t r0)
 {
     float y[AQ_MANY_ROWS][AQ_LANES_MAX], z[AQ_MANY_ROWS][AQ_LANES_MAX];
@@ -289,14 +289,16 @@ static void many_rows(const aq_cpu *c, uint32_t worker, aq_many_fn fn, const pro
     aq_rows_in in = side_by_side(c, worker, p, false, r0, n), low;
     if (p->low)
         low = side_by_side(c, worker, p, true, r0, n);
-    for (uint32_t i = 0; i < n_tile; i++) {
+    for (uint32_t i = 0, step; i < n_tile; i += step) {
+        step = c->isa->pair[layout] && i + 1 < n_tile ? 2 : 1;
+        aq_many_fn fn = step == 2 ? c->isa->pair[layout] : c->isa->many[layout];
         fn(tile[i], p->k, &in, n, y);
         if (p->low)
             fn(tile[i], p->k, &low, n, z);
         for (uint32_t r = 0; r < n; r++) {
             if (p->low)
-                add_low(y[r], z[r], p->lanes);
-            put_row(p, t + i, r0 + r, y[r]);
+                add_low(y[r], z[r], step * p->lanes);
+            put_row(p, t + i, step, r0 + r, y[r]);
         }
     }
 }
@@ -328,7 +330,7 @@ static void run_tiles(const aq_cpu *c, uint32_t worker, const product *p, uint32
             tile[0] = make_panel(p, tile[0], exact, panel);
         for (uint32_t r0 = 0; r0 < p->n; r0 += group)
             if (many)
-                many_rows(c, worker, c->isa->many[l], p, tile, t, step, r0);
+                many_rows(c, worker, l, p, tile, t, step, r0);
             else
                 for (uint32_t i = 0; i < step; i++)
                     tile_rows(c->isa, c->isa->tile[l], p, tile[i], t + i, r0,
@@ -339,6 +341,7 @@ static void run_tiles(const aq_cpu *c, uint32_t worker, const product *p, uint32
 static uint32_t piece_tiles(const aq_cpu *c, uint32_t n_tile, uint32_t rows)
 {
     uint32_t t = n_tile / (aq_rt_threads(c->rt) * PIECES_PER_THREAD);
+    t += rows < AQ_MANY_MIN ? 0 : t % 2; /* pairs of tiles */
     return AQ_MIN(AQ_MAX(t, 1u), rows < AQ_MANY_MIN ? PIECE_TILES_FEW : PIECE_TILES_MAX);
 }
 
