@@ -15,7 +15,8 @@ SRC = os.path.abspath(sys.argv[1])
 SYSTEM = os.path.join(SRC, 'tools', 'dev', 'system.sh')
 results = []
 tmp = tempfile.TemporaryDirectory(prefix='aq-dev-')
-REAL = ('bash', 'env', 'cat', 'cut', 'awk', 'mkdir', 'tail', 'rm', 'mv', 'mktemp', 'stat', 'sha256sum', 'flock', 'grep', 'sleep')
+REAL = ('bash', 'env', 'cat', 'cut', 'awk', 'mkdir', 'tail', 'rm', 'mv', 'mktemp', 'stat', 'sha256sum', 'flock', 'grep', 'sleep', 'sort', 'comm',
+        'touch')
 
 
 def ok(good, name, notes=''):
@@ -81,6 +82,42 @@ ok(r.returncode == 2 and 'install sudo, or run ./dev as root' in r.stderr and no
 w = World(id='echo 0', sudo='exit 1')
 r = w.shell('need_root testing; as_root bash -c "printf done"')
 ok(r.stdout == 'done' and not w.called(), 'root needs none', (r.stderr, w.called()))
+
+# ---- a long step keeps it
+w = World(sudo=sudo(0, 1), true='')
+AFTER = 'until [ "$(grep -c -- "sudo -n true" %s)" -ge %%d ]; do sleep 0.05; done' % w.log
+r = w.shell('beat_s=0.1; need_root testing; logged %s/step bash -c \'%s\'' % (tmp.name, AFTER % 3))
+ok(r.returncode == 0, 'what sudo was told does not grow old during a long step', (r.stderr, w.called()))
+w = World(sudo=sudo(0, 1), true='')
+r = w.shell('beat_s=0.1; say() { touch %s/beaten; }; logged %s/step bash -c \'until [ -f %s/beaten ]; do sleep 0.05; done\''
+            % ((tmp.name,) * 3))
+ok(r.returncode == 0 and not w.called(), 'and is not asked where nothing needs root', (r.stderr, w.called()))
+
+# ---- what is installed for which command
+def installed(command, apt='exit 0'):
+    w = World(sudo=sudo(0, 1), true='', dpkg_query='', apt_get=apt)
+    r = w.shell('AQ_DEV_NATIVE=; system_packages %s' % command)
+    calls = [c.split() for c in w.called() if c.startswith('apt-get install')]
+    return r, set(calls[-1][4:]) if calls else set()
+
+
+TESTS_ALONE = {'clang', 'llvm', 'qemu-user', 'gcc-aarch64-linux-gnu', 'nodejs', 'gdb', 'shellcheck', 'python3-numpy'}
+r, run = installed('run')
+ok({'gcc', 'meson', 'libgtk-4-dev', 'blueprint-compiler'} <= run and not run & (TESTS_ALONE | {'flatpak', 'xvfb'}), 'run: what the app is built of', (r.stderr, run))
+r, got = installed('exec')
+ok(got == run, 'exec: the same', (r.stderr, got ^ run))
+r, got = installed('shot')
+ok(got == run | {'xvfb'}, 'shot: and a display', (r.stderr, got ^ run))
+r, got = installed('flatpak')
+ok({'flatpak', 'flatpak-builder', 'mmdebstrap', 'ostree'} <= got and not got & (TESTS_ALONE | {'libgtk-4-dev', 'gcc'}), 'flatpak: what makes the bundle',
+   (r.stderr, got))
+r, got = installed('test')
+ok(got > run | TESTS_ALONE | {'flatpak', 'xvfb'}, 'test: all', (r.stderr, got))
+UPDATED = os.path.join(tmp.name, 'updated')
+r, got = installed('run', 'case $1 in update) touch %s ;; *) [ -f %s ] || { echo E: Unable to locate package; exit 100; } ;; esac' % (UPDATED, UPDATED))
+ok(r.returncode == 0 and got == run and 'Unable' not in r.stderr and 'fresh package lists' in r.stderr, 'no lists yet: they are fetched, without a word of errors', r.stderr)
+r, got = installed('run', 'case $1 in update) ;; *) echo E: No space left; exit 100 ;; esac')
+ok(r.returncode == 2 and 'E: No space left' in r.stderr and 'could not install' in r.stderr, 'refused with fresh lists: the reason is shown', r.stderr)
 
 # ---- what ./dev model fetches by
 NO_PIP = 'exit 1'
