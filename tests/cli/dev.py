@@ -85,13 +85,16 @@ ok(r.stdout == 'done' and not w.called(), 'root needs none', (r.stderr, w.called
 
 # ---- a long step keeps it
 w = World(sudo=sudo(0, 1), true='')
-AFTER = 'until [ "$(grep -c -- "sudo -n true" %s)" -ge %%d ]; do sleep 0.05; done' % w.log
+AFTER = 'for i in {1..600}; do [ "$(grep -c -- "sudo -n true" %s)" -lt %%d ] || exit 0; sleep 0.05; done; exit 1' % w.log  # 30 s: a hang
 r = w.shell('beat_s=0.1; need_root testing; logged %s/step bash -c \'%s\'' % (tmp.name, AFTER % 3))
 ok(r.returncode == 0, 'what sudo was told does not grow old during a long step', (r.stderr, w.called()))
 w = World(sudo=sudo(0, 1), true='')
-r = w.shell('beat_s=0.1; say() { touch %s/beaten; }; logged %s/step bash -c \'until [ -f %s/beaten ]; do sleep 0.05; done\''
-            % ((tmp.name,) * 3))
+r = w.shell('beat_s=0.1; say() { printf "%%s\\n" "$*" >>%s/beaten; }; logged %s/step bash -c \'echo at work; echo; for i in {1..600}; do '
+            '! grep -qs "at work" %s/beaten || exit 0; sleep 0.05; done; exit 1\'' % ((tmp.name,) * 3))
 ok(r.returncode == 0 and not w.called(), 'and is not asked where nothing needs root', (r.stderr, w.called()))
+with open(os.path.join(tmp.name, 'beaten'), encoding='utf-8') as f:
+    said = f.read()
+ok(said.endswith('… at work\n'), 'meanwhile the last line that says something is shown', said)
 
 # ---- what is installed for which command
 def installed(command, apt='exit 0'):

@@ -91,11 +91,13 @@ flatpak_runtime_install() {
         rm -rf -- "$dir/runtime.part"
         ostree init --repo="$dir/runtime.part" --mode=bare-user-only
         for kind in Platform Sdk; do
+            echo "putting the $kind into a repository"
             ostree commit --repo="$dir/runtime.part" --branch="runtime/$flatpak_runtime$kind/$(uname -m)/13" --owner-uid=0 --owner-gid=0 \
                 --no-xattrs --canonical-permissions --link-checkout-speedup --tree=dir="$dir/$kind" \
                 --add-metadata-string="xa.metadata=$(cat "$dir/$kind/metadata")
 " -s "$kind" >/dev/null || return 1
         done
+        echo 'writing the list of the repository'
         flatpak build-update-repo "$dir/runtime.part" || return 1
         mv -- "$dir/runtime.part" "$dir/runtime"
         rm -rf -- "$dir/Platform" "$dir/Sdk"
@@ -130,6 +132,7 @@ flatpak_build() {
     [ ! -x /usr/lib/apt/apt-helper ] || offline=(--disable-download)
     flatpak-builder --user --disable-rofiles-fuse --force-clean --ccache --default-branch=stable "${offline[@]}" \
         --state-dir="$dir/state" --repo="$dir/app" "$dir/build" "$dir/tree/flatpak/$flatpak_id.yml" || return 1
+    echo 'packing the bundle'
     flatpak build-bundle "$dir/app" "$out.part" "$flatpak_id" stable || return 1
     mv -- "$out.part" "$out"
 }

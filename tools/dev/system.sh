@@ -70,15 +70,15 @@ as_root() {
     fi
 }
 
-# Output of a long step goes to a log, whose last line is shown twice a minute. What sudo was told is kept from growing old meanwhile: what comes
-# behind the step would be refused, or ask again while nobody looks.
+# Output of a long step goes to a log, whose last line with words is shown twice a minute. What sudo was told is kept from growing old
+# meanwhile: what comes behind the step would be refused, or ask again while nobody looks.
 beat_s=30 root_asked=
 watched() {
     local log=$1 rc=0 beat
     shift
     # Ends by the end of its input: when the step is done, or this shell is gone.
     exec {beat}> >(while read -rt "$beat_s" || [ $? -gt 128 ]; do
-        say "… $(tail -n 1 -- "$log" | cut -c 1-100)"
+        say "… $(tail -n 20 -- "$log" 2>/dev/null | awk 'NF { line = $0 } END { print line }' | cut -c 1-100)"
         [ -z "$root_asked" ] || sudo -n true 2>/dev/null || true
     done)
     (exec {beat}>&- && "$@") </dev/null >"$log" 2>&1 || rc=1
