@@ -89,12 +89,12 @@ AFTER = 'for i in {1..600}; do [ "$(grep -c -- "sudo -n true" %s)" -lt %%d ] || 
 r = w.shell('beat_s=0.1; need_root testing; logged %s/step bash -c \'%s\'' % (tmp.name, AFTER % 3))
 ok(r.returncode == 0, 'what sudo was told does not grow old during a long step', (r.stderr, w.called()))
 w = World(sudo=sudo(0, 1), true='')
-r = w.shell('beat_s=0.1; say() { printf "%%s\\n" "$*" >>%s/beaten; }; logged %s/step bash -c \'echo at work; echo; for i in {1..600}; do '
-            '! grep -qs "at work" %s/beaten || exit 0; sleep 0.05; done; exit 1\'' % ((tmp.name,) * 3))
+r = w.shell('beat_s=0.1; say() { printf "%%s\\n" "$*" >>%s/beaten; }; logged %s/step bash -c \'echo half done; echo; for i in {1..600}; do '
+            '! grep -qs "half done" %s/beaten || exit 0; sleep 0.05; done; exit 1\'' % ((tmp.name,) * 3))
 ok(r.returncode == 0 and not w.called(), 'and is not asked where nothing needs root', (r.stderr, w.called()))
 with open(os.path.join(tmp.name, 'beaten'), encoding='utf-8') as f:
     said = f.read()
-ok(said.endswith('… at work\n'), 'meanwhile the last line that says something is shown', said)
+ok(said.endswith('… half done\n'), 'meanwhile the last line that says something is shown', said)
 
 # ---- what is installed for which command
 def installed(command, apt='exit 0'):
@@ -132,6 +132,25 @@ for name, body, kind in (('pip', '', 'native'), ('venv', '[ "$1" = -c ]', 'nativ
     w = World(sudo=sudo(0, 1), true='', python3=body, dpkg_query='', apt_get='exit 0')
     r = w.shell('system_kind() { echo %s; }; model_tools' % kind)
     ok(r.returncode == 0 and not any(c.startswith(('apt-get', 'sudo')) for c in w.called()), 'with %s nothing is' % name, (r.stderr, w.called()))
+
+# ---- where the bundle's runtime comes from
+for script, scope, where in (('flatpak-try.sh', '--user', 'this user'), ('flatpak-all.sh', '--system', 'all users')):
+    w = World(flatpak='')
+    r = w.run('bash', os.path.join(SRC, 'tools', 'dev', script), '/b.flatpak', '/new/runtime', DBUS_SESSION_BUS_ADDRESS='unix:path=/nowhere')
+    calls = w.called()
+    add = 'flatpak remote-add %s --if-not-exists --no-gpg-verify aquifer-runtime file:///new/runtime' % scope
+    # --if-not-exists leaves the address of one that is there
+    move = 'flatpak remote-modify %s --no-gpg-verify --url=file:///new/runtime aquifer-runtime' % scope
+    ok(r.returncode == 0 and calls[:2] == [add, move] and calls[2].startswith('flatpak install %s ' % scope),
+       'for %s: a new runtime is taken from where it is now' % where, (r.stderr, calls))
+
+w = World(flatpak='', dbus_run_session='echo noise >&2; shift; DBUS_SESSION_BUS_ADDRESS=unix:path=/nowhere "$@"; exit')
+r = w.run('bash', os.path.join(SRC, 'tools', 'dev', 'flatpak-try.sh'), '/b.flatpak', '/new/runtime')
+ok(r.returncode == 0 and 'noise' not in r.stderr and 'one prompt is answered' in r.stderr and any('What is Aquifer?' in c for c in w.called()),
+   'without a session the answer is alone', (r.stderr, w.called()))
+w = World(flatpak='', dbus_run_session='echo no bus >&2; exit 127')
+r = w.run('bash', os.path.join(SRC, 'tools', 'dev', 'flatpak-try.sh'), '/b.flatpak', '/new/runtime')
+ok(r.returncode == 127 and 'no bus' in r.stderr, 'no session can be had: it is said why', (r.returncode, r.stderr))
 
 # ---- the model that cannot be had
 MODEL = os.path.join(SRC, 'tools', 'dev', 'model.sh')

@@ -42,7 +42,7 @@ flatpak_trees() {
     exec {lock}>"$cache/flatpak.lock"
     flock "$lock"
     if [ ! -d "$dir" ]; then
-        say "making a Flatpak runtime of Debian 13's packages in $dir (once; a minute or two, 2 GB)"
+        say "making a Flatpak runtime of Debian 13's packages in $dir (once; two to ten minutes, 2 GB)"
         part=$dir.part
         # flatpak-builder builds in this locale.
         # shellcheck disable=SC2016
@@ -154,7 +154,7 @@ cmd_flatpak() {
     mkdir -p -- "$top/build-flatpak"
     exec {lock}>"$cache/flatpak.lock"
     flock "$lock"
-    say 'building the bundle (the first time takes some minutes)'
+    say 'building the bundle (the first time takes 10 minutes or more; later what has changed)'
     (logged "$top/build-flatpak/build.log" flatpak_build "$dir" "$out") || die "the bundle could not be built (see build-flatpak/build.log)" 1
     flock -u "$lock"
     exec {lock}>&-
