@@ -89,7 +89,7 @@ AFTER = 'for i in {1..600}; do [ "$(grep -c -- "sudo -n true" %s)" -lt %%d ] || 
 r = w.shell('beat_s=0.1; need_root testing; logged %s/step bash -c \'%s\'' % (tmp.name, AFTER % 3))
 ok(r.returncode == 0, 'what sudo was told does not grow old during a long step', (r.stderr, w.called()))
 w = World(sudo=sudo(0, 1), true='')
-r = w.shell('beat_s=0.1; say() { printf "%%s\\n" "$*" >>%s/beaten; }; logged %s/step bash -c \'echo half done; echo; for i in {1..600}; do '
+r = w.shell('beat_s=0.1; say() { printf "%%s\\n" "$*" >>%s/beaten; }; logged %s/step bash -c \'echo half done; echo ====; echo; for i in {1..600}; do '
             '! grep -qs "half done" %s/beaten || exit 0; sleep 0.05; done; exit 1\'' % ((tmp.name,) * 3))
 ok(r.returncode == 0 and not w.called(), 'and is not asked where nothing needs root', (r.stderr, w.called()))
 with open(os.path.join(tmp.name, 'beaten'), encoding='utf-8') as f:

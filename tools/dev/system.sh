@@ -78,7 +78,7 @@ watched() {
     shift
     # Ends by the end of its input: when the step is done, or this shell is gone.
     exec {beat}> >(while read -rt "$beat_s" || [ $? -gt 128 ]; do
-        say "… $(tail -n 20 -- "$log" 2>/dev/null | awk 'NF { line = $0 } END { print line != "" ? line : "at work" }' | cut -c 1-100)"
+        say "… $(tail -n 20 -- "$log" 2>/dev/null | awk '/[[:alnum:]]/ { line = $0 } END { print line != "" ? line : "at work" }' | cut -c 1-100)"
         [ -z "$root_asked" ] || sudo -n true 2>/dev/null || true
     done)
     (exec {beat}>&- && "$@") </dev/null >"$log" 2>&1 || rc=1
