@@ -174,7 +174,11 @@ static void status_text(out *o, const aq_trust *t, const aq_roster *r, const aq_
     else
         put(o, "listens   no\n");
     work_text(o, state);
-    put(o, "mDNS      %s\n", aq_presence_text(mdns->state));
+    /* Who shows itself is found, and that takes a program that listens. */
+    put(o, "mDNS      %s\n",
+        mdns->state == AQ_PRESENCE_RUNNING && !(h && h->port)
+            ? "The Avahi service runs; this PC is found while it listens."
+            : aq_presence_text(mdns->state));
 }
 
 static int pool_status(const member_opt *mo, aq_trust *t, const char *arg, aq_err *err)

@@ -55,6 +55,13 @@ int cli_fail(const char *where, int rc, const aq_err *err)
 {
     /* what could not even be looked at is 2; what was looked at and found wanting is 1 */
     bool cannot = rc == -AQ_E_IO || rc == -AQ_E_AUTH;
+
+    /* A person sees the file in the home folder, where the sandbox sees none of it. */
+    if (cannot && !strncmp(err->text, "cannot open ", 12) && !access("/.flatpak-info", F_OK))
+        return cli_error(CLI_CANNOT, where,
+                         "%s; a Flatpak sees its own folders alone: put a model into "
+                         "~/.var/app/io.github.aquiferpool.Aquifer/data/aquifer/models",
+                         err->text);
     return cli_error(cannot ? CLI_CANNOT : CLI_FAILED, where, "%s",
                      err->code ? err->text : aq_status_text(rc));
 }

@@ -15,7 +15,8 @@ SRC = os.path.abspath(sys.argv[1])
 SYSTEM = os.path.join(SRC, 'tools', 'dev', 'system.sh')
 results = []
 tmp = tempfile.TemporaryDirectory(prefix='aq-dev-')
-REAL = ('bash', 'env', 'cat', 'cut', 'awk', 'mkdir', 'tail', 'rm', 'mv', 'mktemp', 'stat', 'sha256sum', 'flock', 'grep', 'sleep')
+REAL = ('bash', 'env', 'cat', 'cut', 'awk', 'mkdir', 'tail', 'rm', 'mv', 'mktemp', 'stat', 'sha256sum', 'flock', 'grep', 'sleep', 'sort', 'comm',
+        'touch')
 
 
 def ok(good, name, notes=''):
@@ -82,6 +83,45 @@ w = World(id='echo 0', sudo='exit 1')
 r = w.shell('need_root testing; as_root bash -c "printf done"')
 ok(r.stdout == 'done' and not w.called(), 'root needs none', (r.stderr, w.called()))
 
+# ---- a long step keeps it
+w = World(sudo=sudo(0, 1), true='')
+AFTER = 'for i in {1..600}; do [ "$(grep -c -- "sudo -n true" %s)" -lt %%d ] || exit 0; sleep 0.05; done; exit 1' % w.log  # 30 s: a hang
+r = w.shell('beat_s=0.1; need_root testing; logged %s/step bash -c \'%s\'' % (tmp.name, AFTER % 3))
+ok(r.returncode == 0, 'what sudo was told does not grow old during a long step', (r.stderr, w.called()))
+w = World(sudo=sudo(0, 1), true='')
+r = w.shell('beat_s=0.1; say() { printf "%%s\\n" "$*" >>%s/beaten; }; logged %s/step bash -c \'echo half done; echo ====; echo; for i in {1..600}; do '
+            '! grep -qs "half done" %s/beaten || exit 0; sleep 0.05; done; exit 1\'' % ((tmp.name,) * 3))
+ok(r.returncode == 0 and not w.called(), 'and is not asked where nothing needs root', (r.stderr, w.called()))
+with open(os.path.join(tmp.name, 'beaten'), encoding='utf-8') as f:
+    said = f.read()
+ok(said.endswith('… half done\n'), 'meanwhile the last line that says something is shown', said)
+
+# ---- what is installed for which command
+def installed(command, apt='exit 0'):
+    w = World(sudo=sudo(0, 1), true='', dpkg_query='', apt_get=apt)
+    r = w.shell('AQ_DEV_NATIVE=; system_packages %s' % command)
+    calls = [c.split() for c in w.called() if c.startswith('apt-get install')]
+    return r, set(calls[-1][4:]) if calls else set()
+
+
+TESTS_ALONE = {'clang', 'llvm', 'qemu-user', 'gcc-aarch64-linux-gnu', 'nodejs', 'gdb', 'shellcheck', 'python3-numpy'}
+r, run = installed('run')
+ok({'gcc', 'meson', 'libgtk-4-dev', 'blueprint-compiler'} <= run and not run & (TESTS_ALONE | {'flatpak', 'xvfb'}), 'run: what the app is built of', (r.stderr, run))
+r, got = installed('exec')
+ok(got == run, 'exec: the same', (r.stderr, got ^ run))
+r, got = installed('shot')
+ok(got == run | {'xvfb', 'at-spi2-core'}, 'shot: and a display', (r.stderr, got ^ run))
+r, got = installed('flatpak')
+ok({'flatpak', 'flatpak-builder', 'mmdebstrap', 'ostree'} <= got and not got & (TESTS_ALONE | {'libgtk-4-dev', 'gcc'}), 'flatpak: what makes the bundle',
+   (r.stderr, got))
+r, got = installed('test')
+ok(got > run | TESTS_ALONE | {'flatpak', 'xvfb'}, 'test: all', (r.stderr, got))
+UPDATED = os.path.join(tmp.name, 'updated')
+r, got = installed('run', 'case $1 in update) touch %s ;; *) [ -f %s ] || { echo E: Unable to locate package; exit 100; } ;; esac' % (UPDATED, UPDATED))
+ok(r.returncode == 0 and got == run and 'Unable' not in r.stderr and 'fresh package lists' in r.stderr, 'no lists yet: they are fetched, without a word of errors', r.stderr)
+r, got = installed('run', 'case $1 in update) ;; *) echo E: No space left; exit 100 ;; esac')
+ok(r.returncode == 2 and 'E: No space left' in r.stderr and 'could not install' in r.stderr, 'refused with fresh lists: the reason is shown', r.stderr)
+
 # ---- what ./dev model fetches by
 NO_PIP = 'exit 1'
 w = World(sudo=sudo(0, 1), true='', python3=NO_PIP, dpkg_query='', apt_get='exit 0')
@@ -92,6 +132,25 @@ for name, body, kind in (('pip', '', 'native'), ('venv', '[ "$1" = -c ]', 'nativ
     w = World(sudo=sudo(0, 1), true='', python3=body, dpkg_query='', apt_get='exit 0')
     r = w.shell('system_kind() { echo %s; }; model_tools' % kind)
     ok(r.returncode == 0 and not any(c.startswith(('apt-get', 'sudo')) for c in w.called()), 'with %s nothing is' % name, (r.stderr, w.called()))
+
+# ---- where the bundle's runtime comes from
+for script, scope, where in (('flatpak-try.sh', '--user', 'this user'), ('flatpak-all.sh', '--system', 'all users')):
+    w = World(flatpak='')
+    r = w.run('bash', os.path.join(SRC, 'tools', 'dev', script), '/b.flatpak', '/new/runtime', DBUS_SESSION_BUS_ADDRESS='unix:path=/nowhere')
+    calls = w.called()
+    add = 'flatpak remote-add %s --if-not-exists --no-gpg-verify aquifer-runtime file:///new/runtime' % scope
+    # --if-not-exists leaves the address of one that is there
+    move = 'flatpak remote-modify %s --no-gpg-verify --url=file:///new/runtime aquifer-runtime' % scope
+    ok(r.returncode == 0 and calls[:2] == [add, move] and calls[2].startswith('flatpak install %s ' % scope),
+       'for %s: a new runtime is taken from where it is now' % where, (r.stderr, calls))
+
+w = World(flatpak='', dbus_run_session='echo noise >&2; shift; DBUS_SESSION_BUS_ADDRESS=unix:path=/nowhere "$@"; exit')
+r = w.run('bash', os.path.join(SRC, 'tools', 'dev', 'flatpak-try.sh'), '/b.flatpak', '/new/runtime')
+ok(r.returncode == 0 and 'noise' not in r.stderr and 'one prompt is answered' in r.stderr and any('What is Aquifer?' in c for c in w.called()),
+   'without a session the answer is alone', (r.stderr, w.called()))
+w = World(flatpak='', dbus_run_session='echo no bus >&2; exit 127')
+r = w.run('bash', os.path.join(SRC, 'tools', 'dev', 'flatpak-try.sh'), '/b.flatpak', '/new/runtime')
+ok(r.returncode == 127 and 'no bus' in r.stderr, 'no session can be had: it is said why', (r.returncode, r.stderr))
 
 # ---- the model that cannot be had
 MODEL = os.path.join(SRC, 'tools', 'dev', 'model.sh')

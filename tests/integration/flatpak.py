@@ -197,6 +197,9 @@ def user(src, runtime, bundle, home):
         model = os.path.join(home, 'other.gguf')
         other_model(src, model)
         tap.ok(inside('test', '-e', model)[0] != 0, 'the person\'s files are not seen in it')
+        code, _, said = inside('aquifer-cli', 'info', model)
+        tap.ok(code == 2 and 'a Flatpak sees its own folders alone: put a model into ~/.var/app/%s/data/aquifer/models' % APP in said,
+               'which is said to who names one', (code, said))
 
         desktop = Desktop(model)
         others.append(desktop)

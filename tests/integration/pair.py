@@ -43,6 +43,8 @@ def until(p, pattern):
 
 
 ok(pool(0, 'list')['pcs'] == [] and pool(0, 'status')['mdns']['state'] == 'running', 'nobody is there')
+said = pc[0].run(cli, 'pool', 'status', *at(0)[:-1])
+ok('listens   no\n' in said and 'this PC is found while it listens' in said, 'and who does not listen is not said to be found', said)
 wait = pair(1, '--wait')
 ok(until(wait, rb'port (\d+)\n')[1], 'the second PC waits on all its addresses')
 seen = pool(0, 'list')['pcs']

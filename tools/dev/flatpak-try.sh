@@ -10,9 +10,17 @@ set -euo pipefail
 bundle=$1 runtime=$2
 id=io.github.aquiferpool.Aquifer
 if [ -z "${DBUS_SESSION_BUS_ADDRESS:-}" ] && [ ! -S "${XDG_RUNTIME_DIR:-}/bus" ]; then
-    exec dbus-run-session -- bash "$0" "$@"
+    # What the bus and its services say of each other is no part of an answer.
+    log=${XDG_CACHE_HOME:-$HOME/.cache}/aquifer/session.log status=0
+    mkdir -p -- "${log%/*}"
+    # shellcheck disable=SC2016
+    dbus-run-session -- bash -c 'exec 2>&3 3>&- && exec bash "$0" "$@"' "$0" "$@" 3>&2 2>"$log" || status=$?
+    [ $status -ne 127 ] || tail -n 5 -- "$log" >&2
+    exit $status
 fi
 flatpak remote-add --user --if-not-exists --no-gpg-verify aquifer-runtime "file://$runtime" >&2
+# One that an earlier version of the checkout left tells of another folder, perhaps gone by now.
+flatpak remote-modify --user --no-gpg-verify "--url=file://$runtime" aquifer-runtime >&2
 flatpak install --user -y --noninteractive --or-update aquifer-runtime io.github.aquiferpool.DebianPlatform//13 >&2
 flatpak install --user -y --noninteractive --reinstall --bundle "$bundle" >&2
 printf './dev: installed for %s; flatpak uninstall --user %s takes it away again\n' "$(id -un)" "$id" >&2

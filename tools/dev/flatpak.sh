@@ -42,7 +42,7 @@ flatpak_trees() {
     exec {lock}>"$cache/flatpak.lock"
     flock "$lock"
     if [ ! -d "$dir" ]; then
-        say "making a Flatpak runtime of Debian 13's packages in $dir (once; a minute or two, 2 GB)"
+        say "making a Flatpak runtime of Debian 13's packages in $dir (once; two to ten minutes, 2 GB)"
         part=$dir.part
         # flatpak-builder builds in this locale.
         # shellcheck disable=SC2016
@@ -91,11 +91,13 @@ flatpak_runtime_install() {
         rm -rf -- "$dir/runtime.part"
         ostree init --repo="$dir/runtime.part" --mode=bare-user-only
         for kind in Platform Sdk; do
+            echo "putting the $kind into a repository"
             ostree commit --repo="$dir/runtime.part" --branch="runtime/$flatpak_runtime$kind/$(uname -m)/13" --owner-uid=0 --owner-gid=0 \
                 --no-xattrs --canonical-permissions --link-checkout-speedup --tree=dir="$dir/$kind" \
                 --add-metadata-string="xa.metadata=$(cat "$dir/$kind/metadata")
 " -s "$kind" >/dev/null || return 1
         done
+        echo 'writing the list of the repository'
         flatpak build-update-repo "$dir/runtime.part" || return 1
         mv -- "$dir/runtime.part" "$dir/runtime"
         rm -rf -- "$dir/Platform" "$dir/Sdk"
@@ -130,6 +132,7 @@ flatpak_build() {
     [ ! -x /usr/lib/apt/apt-helper ] || offline=(--disable-download)
     flatpak-builder --user --disable-rofiles-fuse --force-clean --ccache --default-branch=stable "${offline[@]}" \
         --state-dir="$dir/state" --repo="$dir/app" "$dir/build" "$dir/tree/flatpak/$flatpak_id.yml" || return 1
+    echo 'packing the bundle'
     flatpak build-bundle "$dir/app" "$out.part" "$flatpak_id" stable || return 1
     mv -- "$out.part" "$out"
 }
@@ -151,7 +154,7 @@ cmd_flatpak() {
     mkdir -p -- "$top/build-flatpak"
     exec {lock}>"$cache/flatpak.lock"
     flock "$lock"
-    say 'building the bundle (the first time takes some minutes)'
+    say 'building the bundle (the first time takes 10 minutes or more; later what has changed)'
     (logged "$top/build-flatpak/build.log" flatpak_build "$dir" "$out") || die "the bundle could not be built (see build-flatpak/build.log)" 1
     flock -u "$lock"
     exec {lock}>&-

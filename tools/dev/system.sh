@@ -7,8 +7,20 @@
 suite=trixie # the Debian release of the root
 packages_file=$top/tools/dev/packages
 
-# The package names of column 1 (Debian) or 2 (Fedora).
-package_names() { awk -v c="$1" '!/^#/ && NF >= c && $c != "-" { print $c }' "$packages_file"; }
+# package_names COLUMN [USE]: the names of column 1 (Debian) or 2 (Fedora), all or those that a use of column 3 takes.
+package_names() {
+    awk -v c="$1" -v use="${2:-}" '!/^#/ && NF >= c && $c != "-" && (use == "" || index("," $3 ",", "," use ",")) { print $c }' "$packages_file"
+}
+
+# The names that a command of ./dev takes. `shot` is `run` and a display.
+package_names_for() {
+    case $2 in
+        run | exec) package_names "$1" run ;;
+        shot) package_names "$1" run && package_names "$1" shot ;;
+        flatpak) package_names "$1" flatpak ;;
+        *) package_names "$1" ;;
+    esac
+}
 
 # A value of /etc/os-release.
 os_value() { (
@@ -46,6 +58,7 @@ need_root() {
     [ "$(id -u)" != 0 ] || return 0
     command -v sudo >/dev/null || die "$1 needs root: install sudo, or run ./dev as root"
     sudo -n true 2>/dev/null || sudo -v || die "$1 needs root, and sudo refused"
+    root_asked=1
 }
 
 # Runs a command as root, after need_root.
@@ -57,34 +70,46 @@ as_root() {
     fi
 }
 
-# Output of a long step goes to a log; its end is shown when the step fails, and its last line twice a minute until then.
-logged() {
+# Output of a long step goes to a log, whose last line with words is shown twice a minute. What sudo was told is kept from growing old
+# meanwhile: what comes behind the step would be refused, or ask again while nobody looks.
+beat_s=30 root_asked=
+watched() {
     local log=$1 rc=0 beat
     shift
     # Ends by the end of its input: when the step is done, or this shell is gone.
-    exec {beat}> >(while read -rt 30 || [ $? -gt 128 ]; do say "… $(tail -n 1 -- "$log" | cut -c 1-100)"; done)
+    exec {beat}> >(while read -rt "$beat_s" || [ $? -gt 128 ]; do
+        say "… $(tail -n 20 -- "$log" 2>/dev/null | awk '/[[:alnum:]]/ { line = $0 } END { print line != "" ? line : "at work" }' | cut -c 1-100)"
+        [ -z "$root_asked" ] || sudo -n true 2>/dev/null || true
+    done)
     (exec {beat}>&- && "$@") </dev/null >"$log" 2>&1 || rc=1
     exec {beat}>&-
-    [ $rc -eq 0 ] || tail -n 25 -- "$log" >&2
     return $rc
+}
+
+# A step whose failure is the end of it: that of its log is shown then.
+logged() {
+    watched "$@" && return
+    tail -n 25 -- "$1" >&2
+    return 1
 }
 
 apt_install() {
     mkdir -p -- "$cache"
     local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@")
-    logged "$cache/install.log" as_root "${install[@]}" && return
+    # A new system has no lists yet, and old ones name what is there no more: no fault that anybody has to read about.
+    watched "$cache/install.log" as_root "${install[@]}" && return
     say 'trying again with fresh package lists'
     if ! logged "$cache/install.log" as_root apt-get update || ! logged "$cache/install.log" as_root "${install[@]}"; then
         die "could not install: $* (see $cache/install.log)"
     fi
 }
 
-# Installs what is missing on this machine.
+# Installs what is missing on this machine for a command of ./dev.
 system_packages() {
     [ -z "${AQ_DEV_NATIVE:-}" ] || return 0
     local want=() missing=() p
     if command -v dpkg-query >/dev/null; then
-        mapfile -t want < <(package_names 1)
+        mapfile -t want < <(package_names_for 1 "$1")
         mapfile -t missing < <(comm -23 <(printf '%s\n' "${want[@]}" | sort) \
             <(dpkg-query -W -f='${db:Status-Status} ${Package}\n' 2>/dev/null | awk '$1 == "installed" { print $2 }' | sort -u))
         [ ${#missing[@]} -gt 0 ] || return 0
@@ -92,7 +117,7 @@ system_packages() {
         say "installing ${#missing[@]} packages: ${missing[*]}"
         apt_install "${missing[@]}"
     else
-        mapfile -t want < <(package_names 2)
+        mapfile -t want < <(package_names_for 2 "$1")
         for p in "${want[@]}"; do
             rpm -q --quiet --whatprovides "$p" 2>/dev/null || missing+=("$p")
         done
