@@ -278,15 +278,15 @@ class Source:
         use = self.by_name['tools-guide']
         while True:
             p = rng.random()
-            if last and last.follow and p < 0.35:
+            if last and last not in self.small and p < 0.10:
+                yield self.noise(rng, rng.choice(self.w['more']), False), rng.choice([a for a in last.a if a != said] or last.a)
+            elif last and last not in self.small and p < 0.12:
+                yield self.noise(rng, rng.choice(self.w['sure']), False), first(rng, self.by_name['guide-trust'].a)
+            elif last and last.follow and p < 0.42:
                 q, a = rng.choice(last.follow)
                 last = self.by_name[a[1:]] if a[0] == '@' else None  # a topic's follow-ups may follow in turn
                 said = first(rng, last.a) if last else a
                 yield self.noise(rng, expand(rng, q, self.macros), False), said
-            elif last and p < 0.10:
-                yield self.noise(rng, rng.choice(self.w['more']), False), rng.choice([a for a in last.a if a != said] or last.a)
-            elif last and p < 0.12:
-                yield self.noise(rng, rng.choice(self.w['sure']), False), first(rng, self.by_name['guide-trust'].a)
             elif refused and p < 0.15:
                 yield self.noise(rng, rng.choice(self.w['whynot']), False), refused
                 refused = None
@@ -297,7 +297,8 @@ class Source:
                 last = None
                 yield q if kind in ('foreign', 'code') and rng.random() < 0.6 else self.noise(rng, q), refused
             elif rng.random() < 0.17:
-                t, last, refused = rng.choice(self.small), None, None
+                t, refused = rng.choice(self.small), None
+                last = t if t.follow else None
                 yield self.noise(rng, expand(rng, rng.choices(t.q, t.weight)[0], self.macros), False), first(rng, t.a)
             else:
                 last, refused = rng.choice(room if rng.random() < 0.5 else self.topics), None
@@ -355,7 +356,7 @@ def grams(text, n=6):
 
 def near(src, held, tries=3000):
     """the held-out questions that share six words in a row with what a training question may be, and with which"""
-    want = {g: q for q in held for turn in q.split('||') for g in grams(turn)}
+    want = {g: q for q in held for g in grams(q.split('||')[-1])}  # of a chat the last turn counts
     rng, out = random.Random(7), {}
     words = lambda s: set(re.findall(r'\w+', re.sub(r'\$([A-Z]+)', lambda m: src.macros[m[1]], s).lower()))
     around = set().union(*(words(x) for k in ('how', 'can', 'term') for x in src.w[k]))
