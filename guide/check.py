@@ -8,6 +8,7 @@ usage: check.py [-m FILE.gguf] ask QUESTION …        a chat of several turns, 
        check.py [-m FILE.gguf] greedy                writes greedy.json: prompts, greedy token ids, gaps to the second best
        check.py [-m FILE.gguf] trainer [WEIGHTS_DIR] same logits and greedy text as the trained f32 network?
 """
+import collections
 import json
 import pathlib
 import sys
@@ -99,30 +100,36 @@ class File:
         return ids, gaps
 
 
+def talk(m, questions):
+    """one chat: its turns"""
+    out = []
+    for q in questions:
+        out.append(('user', q))
+        out.append(('assistant', m.tok.decode(m.answer(m.tok.prompt(out))[0])))
+    return out
+
+
 def ask(m, args):
-    talk = []
-    for q in args:
-        talk.append(('user', q))
-        talk.append(('assistant', m.tok.decode(m.answer(m.tok.prompt(talk))[0])))
-        print(f'> {q}\n{talk[-1][1]}\n')
+    for who, text in talk(m, args):
+        print(f'> {text}' if who == 'user' else f'{text}\n')
 
 
 def heldout(m, args, name='heldout'):
     import make_text
     src = make_text.Source()
     known = {a for t in src.by_name.values() for a in [*t.a, *(f[1] for f in t.follow)]} | {a for v in src.refuse.values() for a in v}
-    right, total, own = {'app': 0, 'outside': 0}, {'app': 0, 'outside': 0}, 0
+    right, total, own = collections.Counter(), collections.Counter(), 0
     for line in (HERE / (name + '.jsonl')).read_text(encoding='utf-8').splitlines():
         x = json.loads(line)
-        kind = 'outside' if x['topic'] == 'outside' else 'app'
-        a = m.tok.decode(m.answer(m.tok.prompt([('user', x['q'])]))[0])
+        kind = ('outside' if x['topic'] == 'outside' else 'app') + (f', {x["set"]} set' if 'set' in x else '')
+        a = talk(m, x['q'].split(' || '))[-1][1]
         ok = all(any(w in a.lower() for w in g) for g in x['key'])
         right[kind] += ok
         total[kind] += 1
         own += a not in known
         if not ok or '-v' in args:
             print(f'{"right" if ok else "WRONG"} [{x["topic"]}] {x["q"]}\n      {a}')
-    for k in right:
+    for k in total:
         print(f'{k}: {right[k]} of {total[k]} right ({100 * right[k] / total[k]:.0f} %)')
     print(f'{own} of {sum(total.values())} answers are not word for word in the training text')
 

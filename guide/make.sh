@@ -67,7 +67,7 @@ wait $trainer || note 'the file could not be compared with the network'
 cat build/trainer.txt >>"$out/log.txt"
 wait $strangers
 tail -n 3 "$out/heldout.txt" | tee -a "$out/log.txt"
-tail -n 3 "$out/strangers.txt" | tee -a "$out/log.txt"
+tail -n 5 "$out/strangers.txt" | tee -a "$out/log.txt"
 # Held-out questions that are too near to the text are worth nothing: mend the text, and make it again.
 wait $checking || { tee -a "$out/log.txt" <build/check.txt; exit 1; }
 note "done"

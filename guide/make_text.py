@@ -67,6 +67,7 @@ class Topic:
         self.terms = [w.strip() for x in take('w') for w in x.split('|')]
         self.q, self.a = take('q'), take('a')
         self.follow = [tuple(y.strip() for y in x.split('||')) for x in take('f')]
+        assert all(len(x) == 2 for x in self.follow), f'{name}: a line of f: is "question || answer" or "question || @topic"'
         for a in self.a:
             assert self.right(a), f'{name}: an answer lacks its own key words: {a}'
 
@@ -106,11 +107,16 @@ class Source:
         for x in lines('terms.txt'):
             k, w = x[1:].split('] ')
             more.setdefault(k, []).append('w: ' + w)
+        for x in lines('follow.txt'):
+            k, f = x[1:].split('] ', 1)
+            more.setdefault(k, []).append('f: ' + f)
         read = lambda f: [Topic(k, v + more.pop(k, [])) for k, v in sections(f + '.txt').items()]
         self.rooms, self.small = [read(f) for f in ('app', 'models', 'pool', 'api')], read('small')
         assert not more, f'unknown topics: {more.keys()}'
         self.topics = [t for r in self.rooms for t in r]
         self.by_name = {t.name: t for t in self.topics + self.small}
+        for t in self.topics + self.small:
+            assert all(a[1:] in self.by_name for _, a in t.follow if a[0] == '@'), f'{t.name}: a follow-up leads to no topic'
         assert len(self.by_name) == len(self.topics) + len(self.small)
         weight = lambda q: min(variants(q, self.macros), 36) ** 0.3  # sentences as people say them count, patterns not much more
         for t in self.by_name.values():
@@ -137,13 +143,15 @@ class Source:
         self.w = w
 
     def judged(self, body):
-        """questions with what their answers must have: lines "question", or "question ## key words" where the topic's do not fit"""
+        """questions with what their answers must have: lines "question", or "question ## key words" where the topic's do not fit;
+        "question || question" is a chat, of which the last answer counts; [topic @set] parts a set from the others"""
         out = []
-        for topic, held in body.items():
+        for head, held in body.items():
+            topic, _, part = head.partition(' @')
             for line in held:
                 q, own, key = line.partition(' ## ')
                 usual = HONEST if topic == 'outside' else self.by_name[topic].key
-                out.append({'topic': topic, 'q': q, 'key': key_words(key) if own else usual})
+                out.append({'topic': topic, 'q': q, 'key': key_words(key) if own else usual, **({'set': part} if part else {})})
         return out
 
     # -- questions ---------------------------------------------------------------------------------------------------
@@ -270,14 +278,15 @@ class Source:
         use = self.by_name['tools-guide']
         while True:
             p = rng.random()
-            if last and last.follow and p < 0.35:
-                q, a = rng.choice(last.follow)
-                yield self.noise(rng, q, False), a
-                last = None
-            elif last and p < 0.10:
+            if last and last not in self.small and p < 0.10:
                 yield self.noise(rng, rng.choice(self.w['more']), False), rng.choice([a for a in last.a if a != said] or last.a)
-            elif last and p < 0.12:
+            elif last and last not in self.small and p < 0.12:
                 yield self.noise(rng, rng.choice(self.w['sure']), False), first(rng, self.by_name['guide-trust'].a)
+            elif last and last.follow and p < 0.42:
+                q, a = rng.choice(last.follow)
+                last = self.by_name[a[1:]] if a[0] == '@' else None  # a topic's follow-ups may follow in turn
+                said = first(rng, last.a) if last else a
+                yield self.noise(rng, expand(rng, q, self.macros), False), said
             elif refused and p < 0.15:
                 yield self.noise(rng, rng.choice(self.w['whynot']), False), refused
                 refused = None
@@ -288,7 +297,8 @@ class Source:
                 last = None
                 yield q if kind in ('foreign', 'code') and rng.random() < 0.6 else self.noise(rng, q), refused
             elif rng.random() < 0.17:
-                t, last, refused = rng.choice(self.small), None, None
+                t, refused = rng.choice(self.small), None
+                last = t if t.follow else None
                 yield self.noise(rng, expand(rng, rng.choices(t.q, t.weight)[0], self.macros), False), first(rng, t.a)
             else:
                 last, refused = rng.choice(room if rng.random() < 0.5 else self.topics), None
@@ -346,7 +356,7 @@ def grams(text, n=6):
 
 def near(src, held, tries=3000):
     """the held-out questions that share six words in a row with what a training question may be, and with which"""
-    want = {g: q for q in held for g in grams(q)}
+    want = {g: q for q in held for g in grams(q.split('||')[-1])}  # of a chat the last turn counts
     rng, out = random.Random(7), {}
     words = lambda s: set(re.findall(r'\w+', re.sub(r'\$([A-Z]+)', lambda m: src.macros[m[1]], s).lower()))
     around = set().union(*(words(x) for k in ('how', 'can', 'term') for x in src.w[k]))
@@ -360,6 +370,8 @@ def near(src, held, tries=3000):
     for t in src.by_name.values():
         for q in t.q:
             look(q, words(q) | around, src.framed)
+        for q, _ in t.follow:
+            look(q, words(q), lambda rng, q: expand(rng, q, src.macros))
         for w in t.terms:
             for x in src.w['term']:
                 x = x.replace('<w>', w)

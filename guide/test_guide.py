@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the guide's text and file that need no training; those of the file need numpy and gguf."""
+import collections
 import json
 import pathlib
 import random
@@ -20,6 +21,30 @@ class Text(unittest.TestCase):
             self.assertTrue(t.q and t.a, t.name)
             for a in t.a:
                 self.assertLess(len(a), 330, a)
+
+    def test_no_answer_begins_with_a_bare_yes_or_no(self):
+        src = make_text.Source()  # it would be false when the answer is given to a neighbouring question
+        for t in src.by_name.values():
+            for a in [*t.a, *(a for _, a in t.follow)]:
+                self.assertNotRegex(a, r'^(Yes|No|Not yet|Sure|Few|Little|Two)\b[.,:;!]', t.name)
+
+    def test_follow_ups_may_follow_in_turn(self):
+        src, rng = make_text.Source(), random.Random(4)
+        chains = [(q, t, src.by_name[a[1:]]) for t in src.topics for q, a in t.follow if a[0] == '@' and src.by_name[a[1:]].follow]
+        self.assertGreater(len(chains), 100)
+        asked = {x for t in src.by_name.values() for q, _ in t.follow for x in [make_text.expand(rng, q, src.macros)]}
+        self.assertFalse([x for x in asked if '{' in x or '|' in x or '@' in x])
+        for t in src.by_name.values():  # what is said next is in the text, never the name of a topic
+            self.assertFalse([a for _, a in t.follow if a[0] == '@' and a[1:] == t.name], t.name)
+        src.rooms = [[t for t in src.topics if t.name == 'pairing']]
+        src.topics = src.rooms[0]
+        known = {a for t in src.by_name.values() for a in [*t.a, *(f[1] for f in t.follow)]} | {a for v in src.refuse.values() for a in v}
+        after = collections.Counter()
+        for _ in range(300):
+            said = [a for (_, a), _ in zip(src.turns(rng), range(4))]
+            self.assertLessEqual(set(said), known)
+            after.update(n for a in said[1:] for n in ('unpair', 'they-match-mistake', 'leave-pool') if a in src.by_name[n].a)
+        self.assertTrue(all(after[n] for n in ('unpair', 'they-match-mistake', 'leave-pool')), after)  # the last is two steps away
 
     def test_patterns_expand_to_plain_text(self):
         src, rng = make_text.Source(), random.Random(3)
