@@ -116,6 +116,32 @@ class Keyboard:
             self.xtst.XTestFakeButtonEvent(self.display, button, down, 0)
         self.x.XSync(self.display, 0)
 
+    def carry(self, start, end, taken):
+        """Drag from a place of the window to another with the left button, and let go when the place there shows that it would take it: when it
+        looks other than before, left of the pointer, where the picture of what is dragged does not lie. taken: the part to look at, as x, y,
+        width, height. Whether it did."""
+        self.point(*start)
+        self.xtst.XTestFakeButtonEvent(self.display, 1, 1, 0)
+        x, y, width, height = taken
+
+        def look():
+            return self.pixels()[y:y + height, x:x + width].copy()
+
+        before, step = look(), iter(range(1, 1 << 30))
+
+        def shows():
+            n = next(step)  # until the drag has begun each step counts, and later ones go to and fro above the place
+            part = min(n, 8) / 8
+            at = [int(s + (e - s) * part) for s, e in zip(start, end)]
+            self.xtst.XTestFakeMotionEvent(self.display, -1, at[0] + n % 2, at[1], 0)
+            self.x.XSync(self.display, 0)
+            return n > 8 and (look() != before).any()
+
+        good = bool(wait(shows))
+        self.xtst.XTestFakeButtonEvent(self.display, 1, 0, 0)
+        self.x.XSync(self.display, 0)
+        return good
+
     def unfocus(self):
         """No window has the focus, as when another program is used."""
         self.x.XSetInputFocus(self.display, 0, 0, 0)

@@ -339,6 +339,19 @@ def folders():
     app.wait_for('list item', 'Lakes')
     Atspi.Selection.select_child(app.wait_for('list', 'Folders'), 1)
     tap.ok(wait(lambda: len(app.all('list item', under=app.one('list', 'Chats'))) == 1) and app.one('list item', 'Given'), 'it and its chat are there at the next start', app.tree)
+
+    def drop_on(folder):
+        """Drag the chat there, as a hand does."""
+        chat, target = (Atspi.Component.get_extents(app.one('list item', n), Atspi.CoordType.WINDOW) for n in ('Given', folder))
+        half = target.width // 2  # places are told without what is around the window: 16 pixels above it
+        return driver.keyboard().carry((chat.x + 30, chat.y + 32), (target.x + half, target.y + 32), (target.x, target.y + 16, half, target.height))
+
+    tap.ok(drop_on('All Chats') and wait(lambda: not app.one('list item', 'Given')), 'dropped on All Chats, a chat leaves its folder', app.tree)
+    Atspi.Selection.select_child(app.one('list', 'Folders'), 0)
+    app.wait_for('list item', 'Given')
+    tap.ok(drop_on('Lakes'), 'a folder takes a chat that is dropped on it', app.tree)
+    Atspi.Selection.select_child(app.one('list', 'Folders'), 1)
+    tap.ok(wait(lambda: len(app.all('list item', under=app.one('list', 'Chats'))) == 1) and app.one('list item', 'Given'), 'and the chat is in it', app.tree)
     app.key('Control+n')
     app.ask(QUESTION)
     app.finished(1)
