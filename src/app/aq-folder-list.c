@@ -225,6 +225,7 @@ static GtkWidget *row_new(AqFolderList *self, const char *name)
     GtkWidget *box = gtk_box_new(GTK_ORIENTATION_HORIZONTAL, 6);
     row->name = g_strdup(name);
     row->folders = self;
+    gtk_widget_add_css_class(GTK_WIDGET(row), "folder");
     const char *shown = name ? name : _("All Chats");
     GtkWidget *label = gtk_label_new(shown);
     gtk_label_set_xalign(GTK_LABEL(label), 0);

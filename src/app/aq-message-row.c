@@ -12,6 +12,7 @@
 #include "aq-file-row.h"
 #include "aq-format.h"
 #include "aq-markdown-view.h"
+#include "aq-message-menu.h"
 
 #define RATE_HZ 30
 #define FRAME_US 3000                             /* of making widgets, in one frame, by all rows */
@@ -20,8 +21,8 @@
 struct _AqMessageRow {
     GtkListBoxRow parent;
     GtkWidget *thinking, *thinking_text, *files, *text, *edit, *edit_text, *wait, *wait_label,
-        *failure, *failure_label, *retry, *fresh, *foot, *branch, *branch_label, *change, *again,
-        *go_on, *stats;
+        *failure, *failure_label, *retry, *fresh, *foot, *branch, *branch_label, *previous, *next,
+        *copy, *change, *again, *go_on, *delete, *stats;
     AqChat *chat;
     AqMessage *message;
     gint64 updated_us;  /* frame time */
@@ -425,9 +426,13 @@ static void aq_message_row_class_init(AqMessageRowClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, foot);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, branch);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, branch_label);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, previous);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, next);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, copy);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, change);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, again);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, go_on);
+    gtk_widget_class_bind_template_child(widget_class, AqMessageRow, delete);
     gtk_widget_class_bind_template_child(widget_class, AqMessageRow, stats);
     gtk_widget_class_bind_template_callback(widget_class, on_expanded);
     gtk_widget_class_bind_template_callback(widget_class, on_edit_cancel);
@@ -444,6 +449,14 @@ static void aq_message_row_class_init(AqMessageRowClass *klass)
 static void aq_message_row_init(AqMessageRow *self)
 {
     gtk_widget_init_template(GTK_WIDGET(self));
+    const AqMessageMenuItem items[] = {
+        {N_("_Copy Text"), self->copy},           {N_("_Edit and Ask Anew"), self->change},
+        {N_("_Ask Again"), self->again},          {N_("_Retry"), self->retry},
+        {N_("_New Chat"), self->fresh},           {N_("Con_tinue"), self->go_on},
+        {N_("Ea_rlier Version"), self->previous}, {N_("_Later Version"), self->next},
+        {N_("_Delete From Here"), self->delete},
+    };
+    aq_message_menu_attach(GTK_WIDGET(self), items, G_N_ELEMENTS(items));
 }
 
 AqMessageRow *aq_message_row_new(AqChat *chat, AqMessage *message)

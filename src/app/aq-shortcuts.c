@@ -27,6 +27,7 @@ static const Shortcut chat_keys[] = {
     {NULL, "<Control>e", N_("Edit the last question")},
     {NULL, "<Control>r", N_("Ask again")},
     {NULL, "<Shift><Control>c", N_("Copy the last answer")},
+    {NULL, "<Shift>F10", N_("Menu of the message that has the focus")},
     {NULL, "<Control>comma", N_("Chat settings")},
     {NULL, "<Control>z", N_("Bring back the chat that was deleted, in the list of chats")},
     {NULL, "F2", N_("Rename the chat that has the focus in the list")},

@@ -22,34 +22,40 @@ static void tell_missing(GtkTextView *view)
     gtk_text_view_set_extra_menu(view, G_MENU_MODEL(menu));
 }
 
-void aq_spelling_attach(GtkTextView *view, GSettings *settings)
+gboolean aq_spelling_attach(GtkTextView *view, GSettings *settings)
 {
     spelling_init();
     SpellingProvider *provider = spelling_provider_get_default();
     g_autoptr(GListModel) languages = provider ? spelling_provider_list_languages(provider) : NULL;
     if (!languages || !g_list_model_get_n_items(languages)) {
         tell_missing(view);
-        return;
+        return FALSE;
     }
     SpellingChecker *checker = spelling_checker_get_default();
+    /* Not the checker's language, for it is one for all fields and may have been changed in one. */
+    const char *code = spelling_provider_get_default_code(provider);
+    gboolean known = code && spelling_provider_supports_language(provider, code);
+    if (!spelling_checker_get_language(checker)) { /* the menu would turn on what has none */
+        g_autoptr(SpellingLanguage) first = g_list_model_get_item(languages, 0);
+        spelling_checker_set_language(checker, spelling_language_get_code(first));
+    }
     g_autoptr(SpellingTextBufferAdapter) adapter = spelling_text_buffer_adapter_new(
         GTK_SOURCE_BUFFER(gtk_text_view_get_buffer(view)), checker);
-    const char *code = spelling_checker_get_language(checker);
-    /* The desktop's language may have no dictionary: another may still be chosen in the menu, but nothing is marked until then. */
-    gboolean known = code && spelling_provider_supports_language(provider, code);
     gtk_text_view_set_extra_menu(view, spelling_text_buffer_adapter_get_menu_model(adapter));
     gtk_widget_insert_action_group(GTK_WIDGET(view), "spelling", G_ACTION_GROUP(adapter));
-    if (settings)
-        g_settings_bind(settings, "check-spelling", adapter, "enabled",
-                        known ? G_SETTINGS_BIND_DEFAULT : G_SETTINGS_BIND_SET);
-    if (!settings || !known)
-        spelling_text_buffer_adapter_set_enabled(adapter, known);
+    /* A dictionary of another language is for the menu to turn on, in this field. The setting is not bound then, for binding writes it: it
+     * would be off when the dictionary comes that was missing. */
+    spelling_text_buffer_adapter_set_enabled(adapter, known);
+    if (settings && known)
+        g_settings_bind(settings, "check-spelling", adapter, "enabled", G_SETTINGS_BIND_DEFAULT);
+    return spelling_text_buffer_adapter_get_enabled(adapter);
 }
 
 #else
 
-void aq_spelling_attach(GtkTextView *view, GSettings *settings)
+gboolean aq_spelling_attach(GtkTextView *view, GSettings *settings)
 {
+    return FALSE;
 }
 
 #endif

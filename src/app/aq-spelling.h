@@ -7,7 +7,8 @@
 G_BEGIN_DECLS
 
 /** Give the view, whose buffer is a GtkSourceBuffer, its checking and the entries of its menu. settings may be NULL. Without libspelling
- * nothing happens; without a dictionary the menu has one entry, off, that says so. */
-void aq_spelling_attach(GtkTextView *view, GSettings *settings);
+ * nothing happens; without a dictionary the menu has one entry, off, that says so. Returns whether words are marked from now on: not when
+ * there are dictionaries of other languages only, until the menu turns one on. */
+gboolean aq_spelling_attach(GtkTextView *view, GSettings *settings);
 
 G_END_DECLS

@@ -6,8 +6,10 @@
  *   main thread    chats that were read are put into the store; what came of it is told */
 #include "aq-transfer-dialog.h"
 
+#include <adwaita.h>
 #include <glib/gi18n.h>
 
+#include "aq-transfer-target.h"
 #include "aq-transfer.h"
 
 #define NAME_CHARS 60
@@ -20,7 +22,8 @@ typedef struct {
     GPtrArray *copies; /* of AqChatCopy */
     GPtrArray *left;   /* of AqStoreChat: still to be read from the store */
     guint n_lost;      /* chats that the store could not read */
-    gboolean markdown;
+    AqTransferKind kind;
+    char *proposed; /* name that the dialog offers */
     AqTransferCb done;
 } Transfer;
 
@@ -30,6 +33,7 @@ static void transfer_free(gpointer data)
     g_clear_object(&t->window);
     g_clear_object(&t->chats);
     g_clear_object(&t->file);
+    g_clear_pointer(&t->proposed, g_free);
     g_clear_pointer(&t->copies, g_ptr_array_unref);
     g_clear_pointer(&t->left, g_ptr_array_unref);
     g_free(t);
@@ -64,7 +68,7 @@ static void write_thread(GTask *task, gpointer source, gpointer data, GCancellab
 {
     Transfer *t = held(data);
     GError *error = NULL;
-    g_autofree char *text = t->markdown && t->copies->len
+    g_autofree char *text = t->kind == AQ_TRANSFER_MARKDOWN && t->copies->len
                                 ? aq_transfer_markdown(t->copies->pdata[0])
                                 : aq_transfer_json(t->copies);
     if (g_file_replace_contents(t->file, text, strlen(text), NULL, FALSE, G_FILE_CREATE_PRIVATE,
@@ -139,17 +143,97 @@ static void chats_read(GPtrArray *list, GObject *object)
     next_chat(object);
 }
 
-static void export_chosen(GObject *source, GAsyncResult *result, gpointer user)
+static void begin(GObject *object)
+{
+    aq_chat_store_list(aq_chats_get_store(held(object)->chats), chats_read, object);
+}
+
+static void replace_answered(AdwAlertDialog *alert, const char *response, GObject *object)
+{
+    if (g_str_equal(response, "replace"))
+        begin(object);
+}
+
+/* The dialog asked for the name that was written, not for the one with the ending behind it. */
+static void target_known(GObject *source, GAsyncResult *result, gpointer user)
 {
     g_autoptr(GObject) object = user;
     Transfer *t = held(object);
-    t->file = gtk_file_dialog_save_finish(GTK_FILE_DIALOG(source), result, NULL);
-    if (!t->file)
+    g_autoptr(GFileInfo) info = g_file_query_info_finish(G_FILE(source), result, NULL);
+    if (!info) {
+        begin(object);
         return;
-    g_autofree char *name = g_file_get_basename(t->file);
-    t->markdown = t->only && !g_str_has_suffix(name, ".json");
-    aq_chat_store_list(aq_chats_get_store(t->chats), chats_read, object);
+    }
+    AdwAlertDialog *alert = ADW_ALERT_DIALOG(adw_alert_dialog_new(_("Replace File?"), NULL));
+    adw_alert_dialog_format_body(alert, _("“%s” exists already. What is in it will be lost."),
+                                 g_file_info_get_display_name(info));
+    adw_alert_dialog_add_responses(alert, "cancel", _("_Cancel"), "replace", _("_Replace"), NULL);
+    adw_alert_dialog_set_response_appearance(alert, "replace", ADW_RESPONSE_DESTRUCTIVE);
+    adw_alert_dialog_set_close_response(alert, "cancel");
+    g_signal_connect_data(alert, "response", G_CALLBACK(replace_answered), g_object_ref(object),
+                          (GClosureNotify)(void (*)(void))g_object_unref, 0);
+    adw_dialog_present(ADW_DIALOG(alert), GTK_WIDGET(t->window));
 }
+
+/* GtkFileDialog tells nobody which filter was chosen. The class that it took the place of does. */
+G_GNUC_BEGIN_IGNORE_DEPRECATIONS
+
+static AqTransferKind filter_kind(GtkFileChooser *chooser)
+{
+    GtkFileFilter *filter = gtk_file_chooser_get_filter(chooser);
+    return filter && g_object_get_data(G_OBJECT(filter), "json") ? AQ_TRANSFER_JSON
+                                                                 : AQ_TRANSFER_MARKDOWN;
+}
+
+static void export_chosen(GtkNativeDialog *dialog, int response, GObject *held_object)
+{
+    g_autoptr(GObject) object =
+        g_object_ref(held_object); /* the dialog goes, and its own with it */
+    Transfer *t = held(object);
+    GtkFileChooser *chooser = GTK_FILE_CHOOSER(dialog);
+    g_autoptr(GFile) chosen =
+        response == GTK_RESPONSE_ACCEPT ? gtk_file_chooser_get_file(chooser) : NULL;
+    t->kind = filter_kind(chooser);
+    g_object_unref(dialog);
+    if (!chosen)
+        return;
+    t->file = aq_transfer_target(chosen, t->proposed, t->only == 0, &t->kind);
+    if (g_file_equal(t->file, chosen))
+        begin(object);
+    else
+        g_file_query_info_async(t->file, G_FILE_ATTRIBUTE_STANDARD_DISPLAY_NAME,
+                                G_FILE_QUERY_INFO_NONE, G_PRIORITY_DEFAULT, NULL, target_known,
+                                g_object_ref(object));
+}
+
+static void add_kind(GtkFileChooser *chooser, const char *name, AqTransferKind kind)
+{
+    GtkFileFilter *filter = gtk_file_filter_new();
+    gtk_file_filter_set_name(filter, name);
+    gtk_file_filter_add_suffix(filter, kind == AQ_TRANSFER_JSON ? "json" : "md");
+    if (kind == AQ_TRANSFER_JSON)
+        g_object_set_data(G_OBJECT(filter), "json", filter);
+    gtk_file_chooser_add_filter(chooser, filter);
+    g_object_unref(filter);
+}
+
+static void choose_file(GObject *object)
+{
+    Transfer *t = held(object);
+    GtkFileChooserNative *dialog =
+        gtk_file_chooser_native_new(t->only ? _("Export Chat") : _("Export All Chats"), t->window,
+                                    GTK_FILE_CHOOSER_ACTION_SAVE, NULL, NULL);
+    if (t->only)
+        add_kind(GTK_FILE_CHOOSER(dialog), _("Markdown (*.md)"), AQ_TRANSFER_MARKDOWN);
+    add_kind(GTK_FILE_CHOOSER(dialog), _("JSON, to be imported (*.json)"), AQ_TRANSFER_JSON);
+    gtk_native_dialog_set_modal(GTK_NATIVE_DIALOG(dialog), TRUE);
+    gtk_file_chooser_set_current_name(GTK_FILE_CHOOSER(dialog), t->proposed);
+    g_signal_connect_data(dialog, "response", G_CALLBACK(export_chosen), object,
+                          (GClosureNotify)(void (*)(void))g_object_unref, 0);
+    gtk_native_dialog_show(GTK_NATIVE_DIALOG(dialog));
+}
+
+G_GNUC_END_IGNORE_DEPRECATIONS
 
 /* A title as the name of a file: no separators, no dot at its beginning, not too long. */
 static char *file_name(const char *title, const char *end)
@@ -179,18 +263,9 @@ void aq_transfer_export(GtkWindow *window, AqChats *chats, AqChat *chat, AqTrans
 {
     g_return_if_fail(GTK_IS_WINDOW(window) && AQ_IS_CHATS(chats));
     Transfer *t = transfer_new(window, chats, done);
-    g_autoptr(GtkFileDialog) dialog = gtk_file_dialog_new();
-    g_autoptr(GListStore) filters = g_list_store_new(GTK_TYPE_FILE_FILTER);
-    g_autofree char *name =
-        chat ? file_name(aq_chat_get_title(chat), ".md") : g_strdup("aquifer-chats.json");
-    if (chat)
-        add_filter(filters, _("Markdown (*.md)"), "md");
-    add_filter(filters, _("JSON, to be imported (*.json)"), "json");
     t->only = chat ? aq_chat_get_id(chat) : 0;
-    gtk_file_dialog_set_title(dialog, chat ? _("Export Chat") : _("Export All Chats"));
-    gtk_file_dialog_set_initial_name(dialog, name);
-    gtk_file_dialog_set_filters(dialog, G_LIST_MODEL(filters));
-    gtk_file_dialog_save(dialog, window, NULL, export_chosen, holder(t));
+    t->proposed = chat ? file_name(aq_chat_get_title(chat), ".md") : g_strdup("aquifer-chats.json");
+    choose_file(holder(t));
 }
 
 /* ---- import --------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include "aq-chat-view.h"
 #include "aq-format.h"
 #include "aq-loop-meter.h"
+#include "aq-model-picker.h"
 #include "aq-models-page.h"
 #include "aq-paths.h"
 #include "aq-pool-page.h"
@@ -20,7 +21,7 @@
 struct _AqWindow {
     AdwApplicationWindow parent;
     GtkWidget *split, *toasts, *sidebar, *chat_stack, *pages, *models_page, *pool_page, *api_page,
-        *model_label, *device_label, *load_revealer, *load_label, *load_bar, *banner, *store_banner;
+        *picker, *device_label, *load_revealer, *load_label, *load_bar, *banner, *store_banner;
     AqEngineHost *host;
     AqChats *chats;
     GSettings *settings;
@@ -35,14 +36,9 @@ G_DEFINE_FINAL_TYPE(AqWindow, aq_window, ADW_TYPE_APPLICATION_WINDOW)
 static void show_status(AqWindow *self)
 {
     AqEngineHost *host = self->host;
-    const char *name = aq_engine_host_get_model_name(host);
     const char *device = aq_engine_host_get_device(host);
     const char *loading = aq_engine_host_get_loading_path(host);
 
-    gtk_label_set_text(GTK_LABEL(self->model_label), name ? name : _("No model is loaded"));
-    const char *path = aq_engine_host_get_path(host);
-    g_autofree char *shown_path = path ? g_filename_display_name(path) : NULL;
-    gtk_widget_set_tooltip_text(self->model_label, shown_path);
     gtk_label_set_text(GTK_LABEL(self->device_label), device ? device : "");
     gtk_widget_set_visible(self->device_label, device != NULL);
 
@@ -491,6 +487,7 @@ static void aq_window_class_init(AqWindowClass *klass)
     GTK_WINDOW_CLASS(klass)->close_request = aq_window_close_request;
     g_type_ensure(AQ_TYPE_API_PAGE);
     g_type_ensure(AQ_TYPE_MODELS_PAGE);
+    g_type_ensure(AQ_TYPE_MODEL_PICKER);
     g_type_ensure(AQ_TYPE_CHAT_SIDEBAR);
     g_type_ensure(AQ_TYPE_POOL_PAGE);
     gtk_widget_class_set_template_from_resource(widget_class,
@@ -503,7 +500,7 @@ static void aq_window_class_init(AqWindowClass *klass)
     gtk_widget_class_bind_template_child(widget_class, AqWindow, models_page);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, pool_page);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, api_page);
-    gtk_widget_class_bind_template_child(widget_class, AqWindow, model_label);
+    gtk_widget_class_bind_template_child(widget_class, AqWindow, picker);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, device_label);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, load_revealer);
     gtk_widget_class_bind_template_child(widget_class, AqWindow, load_label);
@@ -566,6 +563,7 @@ AqWindow *aq_window_new(GtkApplication *app, AqEngineHost *host, AqModelLibrary 
         aq_api_server_new(host, settings, aq_paths_api_keys(), aq_paths_pool());
     aq_api_page_set_server(AQ_API_PAGE(self->api_page), server, host);
     aq_models_page_set_library(AQ_MODELS_PAGE(self->models_page), library, host, folder);
+    aq_model_picker_set_library(AQ_MODEL_PICKER(self->picker), library, host);
     g_signal_connect_object(host, "changed", G_CALLBACK(on_host_changed), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(host, "failed", G_CALLBACK(on_host_failed), self, G_CONNECT_SWAPPED);
     show_status(self);

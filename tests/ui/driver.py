@@ -38,7 +38,7 @@ class Image(ctypes.Structure):
 class Keyboard:
     """Keys by the X server's test extension. There is no window manager, so the window is given the focus here."""
 
-    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'Right': 0xff53, 'Home': 0xff50, 'Tab': 0xff09, 'F2': 0xffbf, 'Delete': 0xffff, 'space': 0x20, 'slash': 0x2f, 'comma': 0x2c, 'Page_Down': 0xff56, 'Page_Up': 0xff55, 'End': 0xff57, 'question': 0x3f, 'Menu': 0xff67}
+    SYMS = {'Control': 0xffe3, 'Shift': 0xffe1, 'Escape': 0xff1b, 'Return': 0xff0d, 'F9': 0xffc6, 'Down': 0xff54, 'Right': 0xff53, 'Home': 0xff50, 'Tab': 0xff09, 'F2': 0xffbf, 'F10': 0xffc7, 'Delete': 0xffff, 'space': 0x20, 'slash': 0x2f, 'comma': 0x2c, 'Page_Down': 0xff56, 'Page_Up': 0xff55, 'End': 0xff57, 'question': 0x3f, 'Menu': 0xff67}
 
     def __init__(self):
         self.x, self.xtst = ctypes.CDLL('libX11.so.6'), ctypes.CDLL('libXtst.so.6')
@@ -115,6 +115,32 @@ class Keyboard:
         for down in (1, 0) if button else ():
             self.xtst.XTestFakeButtonEvent(self.display, button, down, 0)
         self.x.XSync(self.display, 0)
+
+    def carry(self, start, end, taken):
+        """Drag from a place of the window to another with the left button, and let go when the place there shows that it would take it: when it
+        looks other than before, left of the pointer, where the picture of what is dragged does not lie. taken: the part to look at, as x, y,
+        width, height. Whether it did."""
+        self.point(*start)
+        self.xtst.XTestFakeButtonEvent(self.display, 1, 1, 0)
+        x, y, width, height = taken
+
+        def look():
+            return self.pixels()[y:y + height, x:x + width].copy()
+
+        before, step = look(), iter(range(1, 1 << 30))
+
+        def shows():
+            n = next(step)  # until the drag has begun each step counts, and later ones go to and fro above the place
+            part = min(n, 8) / 8
+            at = [int(s + (e - s) * part) for s, e in zip(start, end)]
+            self.xtst.XTestFakeMotionEvent(self.display, -1, at[0] + n % 2, at[1], 0)
+            self.x.XSync(self.display, 0)
+            return n > 8 and (look() != before).any()
+
+        good = bool(wait(shows))
+        self.xtst.XTestFakeButtonEvent(self.display, 1, 0, 0)
+        self.x.XSync(self.display, 0)
+        return good
 
     def unfocus(self):
         """No window has the focus, as when another program is used."""

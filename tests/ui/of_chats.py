@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import sqlite3
 
 import driver
@@ -339,6 +340,19 @@ def folders():
     app.wait_for('list item', 'Lakes')
     Atspi.Selection.select_child(app.wait_for('list', 'Folders'), 1)
     tap.ok(wait(lambda: len(app.all('list item', under=app.one('list', 'Chats'))) == 1) and app.one('list item', 'Given'), 'it and its chat are there at the next start', app.tree)
+
+    def drop_on(folder):
+        """Drag the chat there, as a hand does."""
+        chat, target = (Atspi.Component.get_extents(app.one('list item', n), Atspi.CoordType.WINDOW) for n in ('Given', folder))
+        half = target.width // 2  # places are told without what is around the window: 16 pixels above it
+        return driver.keyboard().carry((chat.x + 30, chat.y + 32), (target.x + half, target.y + 32), (target.x, target.y + 16, half, target.height))
+
+    tap.ok(drop_on('All Chats') and wait(lambda: not app.one('list item', 'Given')), 'dropped on All Chats, a chat leaves its folder', app.tree)
+    Atspi.Selection.select_child(app.one('list', 'Folders'), 0)
+    app.wait_for('list item', 'Given')
+    tap.ok(drop_on('Lakes'), 'a folder takes a chat that is dropped on it', app.tree)
+    Atspi.Selection.select_child(app.one('list', 'Folders'), 1)
+    tap.ok(wait(lambda: len(app.all('list item', under=app.one('list', 'Chats'))) == 1) and app.one('list item', 'Given'), 'and the chat is in it', app.tree)
     app.key('Control+n')
     app.ask(QUESTION)
     app.finished(1)
@@ -440,6 +454,33 @@ def transfer():
     with open(path('one.json'), encoding='utf-8') as f:
         text = f.read()
     tap.ok([m['text'] for m in json.loads(text)['chats'][0]['messages']] == ['What is *it*?', 'It is **that**.'], 'a name that ends in .json: as JSON', text)
+
+    def export(name):
+        """The second filter of the dialog, JSON, and a name that says nothing."""
+        app.chat_menu('Given', 'Export…')
+        app.press(app.wait_for('combo box', 'Markdown (*.md)'))
+        wait(lambda: app.focused().get_role_name() == 'list item')
+        app.key('Down')
+        app.key('Return')
+        app.wait_for('combo box', 'JSON, to be imported (*.json)')
+        choose(app, path(name), 'Save')
+
+    def two():
+        with open(path('two.json'), encoding='utf-8') as f:
+            return f.read()
+
+    shutil.copy(path('one.md'), path('two.json'))
+    before = two()
+    export('two')
+    tap.ok(app.wait_for('label', 'Replace File?') and app.one('label', lambda n: n.startswith('“two.json” exists already.')), 'the chosen filter adds its ending; a file of that name is asked about', app.tree)
+    app.key('Escape')
+    app.wait_gone('label', 'Replace File?')
+    export('two')
+    app.wait_for('label', 'Replace File?')
+    tap.ok(two() == before, 'and left alone')
+    app.click(BUTTON, 'Replace')
+    said('1 chat was written to %s' % path('two.json'))
+    tap.ok(two() == text and not os.path.exists(path('two')), 'or replaced, by JSON', os.listdir(HOME))
     app.click(BUTTON, 'Main Menu')
     app.click(BUTTON + ('menu item',), 'Export All Chats…')
     choose(app, path('all.json'), 'Save')

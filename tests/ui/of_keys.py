@@ -6,9 +6,9 @@ from driver import BUTTON, Atspi, wait
 from of_text import MARKDOWN
 from scene import cancel, in_dialog, start_ready, stored, tap
 
-# Of the dialog: pressed by `shortcuts` here, or by `keys`, `walk` and `transfer`.
+# Of the dialog: pressed by `shortcuts` here, or by `message_menu`, `keys`, `walk` and `transfer`.
 HERE = ['Ctrl+G', 'Shift+Ctrl+G', 'Shift+Ctrl+F', 'Ctrl+Page Down', 'Ctrl+Page Up', 'Shift+Ctrl+E', 'Ctrl+R', 'Shift+Ctrl+C', 'F2', 'Menu']
-ELSEWHERE = ['Shift+Ctrl+O', 'Return', 'Shift+Return', 'Escape', 'Ctrl+N', 'Ctrl+F', 'Ctrl+E', 'Ctrl+,', 'Ctrl+Z', 'Delete', 'Ctrl+O', 'Ctrl+1', 'Ctrl+2', 'Ctrl+3', 'Ctrl+4', 'F9', 'Ctrl+?', 'Ctrl+Q']
+ELSEWHERE = ['Shift+F10', 'Shift+Ctrl+O', 'Return', 'Shift+Return', 'Escape', 'Ctrl+N', 'Ctrl+F', 'Ctrl+E', 'Ctrl+,', 'Ctrl+Z', 'Delete', 'Ctrl+O', 'Ctrl+1', 'Ctrl+2', 'Ctrl+3', 'Ctrl+4', 'F9', 'Ctrl+?', 'Ctrl+Q']
 FIELD = ('text', 'entry', 'text box')
 
 
@@ -78,6 +78,80 @@ def shortcuts():
     tap.ok(app.wait_for(BUTTON, 'Move to Folder…'), 'so does the right mouse button')
     app.key('Escape')
     app.wait_gone(BUTTON, 'Move to Folder…')
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+
+def message_menu():
+    """The menu of a message: what its buttons offer, as they are enabled; by the Menu key, Shift+F10 and the right mouse button."""
+    app = start_ready('--chats', stored('Which river?', 'The Nile is a [river](https://example.org/nile).'))
+    app.wait_for('list item', 'Given')
+    app.choose_chat(1)
+    app.finished(1)
+    sensitive = Atspi.StateType.SENSITIVE
+
+    def menu():
+        return app.one('grouping', 'Message Menu')
+
+    def items():
+        there = menu()
+        return [(n.name, n.has(sensitive)) for n in app.seen(BUTTON, under=there)] if there else []
+
+    def offers(role, told):
+        """The menu has come, and has what the buttons of the row have, in whatever order."""
+        got = wait(items) or []
+        mine = [(n.name, n.has(sensitive)) for n in app.seen(BUTTON, under=app.one('list item', role)) if n.name not in ('Thinking', 'Copy Selected Text')]
+        return tap.ok(len(got) > 2 and sorted(got + got) == sorted(mine), told, (got, mine))  # the menu is in the row, too
+
+    def shut():
+        app.key('Escape')
+        return wait(lambda: not menu())
+
+    copy = app.one(BUTTON, 'Copy Text', app.one('list item', 'Answer'))
+    app.tab_to(copy)
+    app.key('Menu')
+    offers('Answer', 'the Menu key opens what the answer\'s buttons offer')
+    tap.ok(wait(lambda: app.focused() == app.one(BUTTON, 'Copy Text', menu())), 'its first item has the focus', app.tree)
+    tap.ok(shut() and focused(copy), 'Escape ends it, and the focus is where it was', app.tree)
+    app.key('Shift+F10')
+    wait(items)
+    app.key('Down')
+    wait(lambda: app.focused().get_name() == 'Ask Again')
+    app.key('Return')
+    tap.ok(app.wait_for('label', '2/2') and not menu(), 'Shift+F10, Down and Enter ask again', app.tree)
+    app.finished(1)
+
+    app.tab_to(app.one(BUTTON, 'Earlier Version'))
+    app.key('Menu')
+    offers('Answer', 'versions are offered')
+    tap.ok(('Later Version', False) in items() and ('Earlier Version', True) in items(), 'as there are some', items)
+    app.press(app.one(BUTTON, 'Earlier Version', menu()))
+    label = app.wait_for('label', 'The Nile is a river.')
+    tap.ok(app.one('label', '1/2'), 'an item does what its button does', app.tree)
+    app.tab_to(label)
+    app.key('Menu')
+    tap.ok('Copy Selected Text' in [n for n, _ in wait(items)], 'over a text that is selected, that can be copied', items)
+    app.press(app.one(BUTTON, 'Copy Selected Text', menu()))
+    wait(lambda: not menu())
+    app.tab_to(app.entry())
+    app.key('Control+v')
+    tap.ok(wait(lambda: driver.read(app.entry()) == 'The Nile is a river.'), 'and is', driver.read(app.entry()))
+
+    place = Atspi.Component.get_extents(label, Atspi.CoordType.WINDOW)
+    driver.keyboard().point(place.x + 20, place.y + 24, 1)
+    focused(label)
+    driver.keyboard().point(place.x + 110, place.y + 24, 3)
+    tap.ok(app.wait_for('menu', 'Context menu') and not menu(), 'over a link the text\'s own menu stays', app.tree)
+    app.key('Escape')
+    app.wait_gone('menu', 'Context menu')
+    place = Atspi.Component.get_extents(app.one('label', 'Which river?'), Atspi.CoordType.WINDOW)
+    driver.keyboard().point(place.x + 25, place.y + 25, 3)
+    offers('Question', 'the right mouse button opens that of the question')
+    app.press(app.one(BUTTON, 'Edit and Ask Anew', menu()))
+    tap.ok(focused(app.wait_for(FIELD, 'Edit the question')), 'Edit leads to its field', app.tree)
+    app.key('Menu')
+    tap.ok(app.wait_for('menu', 'Context menu') and not menu(), 'which has a menu of its own', app.tree)
+    app.key('Escape')
+    app.wait_gone('menu', 'Context menu')
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 

@@ -8,7 +8,7 @@ import subprocess
 
 import driver
 from driver import BUTTON, Atspi, wait
-from scene import DEVICE, GATE, GUIDE, HOME, MODELS, PROGRAM, QUESTION, REAL, cancel, damaged, start, start_ready, tap
+from scene import DEVICE, GATE, GUIDE, HOME, LONG, MODELS, PROGRAM, QUESTION, REAL, SLOW, cancel, damaged, endless, start, start_ready, tap
 
 
 def models():
@@ -68,6 +68,72 @@ def loading():
     app.click(BUTTON, 'Close')
     os.unlink(gate)
     tap.ok(app.ended() == 0, 'closing while a model is loaded ends the program with 0', app.messages())
+
+
+def picker():
+    """The models in the menu of the one that answers, in a narrow window and while it answers: marked, chosen, left alone, the way to their page."""
+    gate = os.path.join(HOME, 'gate')
+    shutil.copy(GUIDE, os.path.join(MODELS, 'other.gguf'))
+    with open(os.path.join(MODELS, 'text.gguf'), 'wb') as f:
+        f.write(b'This is not a model.\n' * 100)
+    app = start_ready(endless(), '--size', '360x640', env={**SLOW, 'LD_PRELOAD': GATE, 'AQ_TEST_GATE': gate})
+    app.ask(LONG)
+    stop = app.wait_for(BUTTON, 'Stop')
+    state = Atspi.StateType
+
+    def items():
+        """File, whether it is in use, whether it can be chosen."""
+        return sorted((n.description, n.has(state.CHECKED), n.has(state.SENSITIVE)) for n in app.seen('radio button'))
+
+    def offers(*want):
+        return wait(lambda: items() == list(want))
+
+    def choose_file(name):
+        app.press(next(n for n in app.all('radio button') if n.get_description() == name))
+        return wait(lambda: not items())
+
+    def open_menu():
+        app.click(BUTTON, 'Model: Aquifer Guide')
+        return wait(items)
+
+    button = app.all('toggle button', 'Model: Aquifer Guide')[-1]
+    app.tab_to(button)
+    app.key('space')
+    tap.ok(offers(('endless', True, True), ('guide', False, True), ('other', False, True)), 'the keyboard opens it: what can be loaded, the one in use marked', items)
+    width = Atspi.Component.get_extents(app.root.get_child_at_index(0), Atspi.CoordType.WINDOW).width
+    wide = [w for w in (Atspi.Component.get_extents(n, Atspi.CoordType.WINDOW).width for n in app.all('radio button') + [button]) if w > width - 20]
+    tap.ok(not wide, 'nothing of it is wider than the window', (wide, width))
+    app.key('Escape')
+    tap.ok(wait(lambda: not items()) and wait(lambda: app.focused() == button), 'Escape ends it', app.tree)
+
+    open(gate, 'w', encoding='ascii').close()
+    app.key('space')
+    for _ in range(5):
+        if wait(lambda: app.focused().get_description() == 'other', 2):
+            break
+        app.key('Down')
+    app.key('Return')
+    loads = app.wait_for('label', lambda n: n.startswith('Loading other'))
+    tap.ok(loads, 'Down and Enter choose one, and its load is seen')
+    open_menu()
+    tap.ok(offers(('endless', True, True), ('guide', False, True), ('other', False, False)), 'it cannot be chosen again meanwhile', items)
+    choose_file('endless')
+    tap.ok(wait(lambda: not app.one('label', lambda n: n.startswith('Loading other'))), 'the one in use chosen again ends that load', app.tree)
+    open_menu()
+    choose_file('other')
+    app.wait_for('label', lambda n: n.startswith('Loading other'))
+    os.truncate(os.path.join(MODELS, 'other.gguf'), 5 << 20)
+    os.unlink(gate)
+    tap.ok(app.wait_for('label', lambda n: n.startswith('The model could not be loaded: ') and 'other.gguf' in n), 'a load that fails is told as on their page')
+    open_menu()
+    choose_file('guide')
+    wait(lambda: not app.one('label', lambda n: n.startswith('Loading guide')))
+    open_menu()
+    tap.ok(offers(('endless', False, True), ('guide', True, True)), 'chosen, one is in use; a damaged one is not offered', items)
+    tap.ok(stop.get_state_set().contains(state.SHOWING), 'and the earlier one goes on with its answer', app.tree)
+    app.click(BUTTON, 'All Models…')
+    tap.ok(app.wait_for('label', 'Models on This PC') and not items(), 'the last item leads to their page', app.tree)
+    tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
 
 
 def errors():

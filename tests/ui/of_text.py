@@ -287,3 +287,13 @@ def spelled():
     tap.ok(wait(lambda: marked(5) is True), 'a word that no dictionary has is marked', marked(5))
     tap.ok(marked(0) is not True, 'others are not', marked(0))
     tap.ok(app.close() == 0, 'closing ends the program with 0', app.messages())
+
+    before = len(app.messages())
+    app = start_ready(env={'LC_ALL': 'C.UTF-8', 'LANGUAGE': 'de_DE'})
+    entry = app.entry()
+    app.ask(QUESTION)
+    app.finished(1)
+    app.write('the rivver rises')
+    wait(lambda: tokens(app)[0] > 10)
+    tap.ok(marked(5) is not True, 'where the language has no dictionary nothing is marked', marked(5))
+    tap.ok(app.close() == 0 and app.messages()[before:] == '', 'and nothing is complained of', lambda: app.messages()[before:])

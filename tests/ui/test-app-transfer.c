@@ -6,6 +6,7 @@
 #include "aq-message.h"
 #include "aq-file.h"
 #include "aq-transfer.h"
+#include "aq-transfer-target.h"
 
 static GPtrArray *read_all(const char *text)
 {
@@ -219,6 +220,46 @@ static void test_hostile(void)
     g_assert_cmpstr(aq_file_get_name(m->files->pdata[0]), ==, "kept");
 }
 
+/* What is chosen in the folder, offered, which filter; what it becomes. */
+static void assert_target(const char *folder, const char *chosen, const char *proposed,
+                          AqTransferKind filter, gboolean all, const char *name,
+                          AqTransferKind kind)
+{
+    g_autoptr(GFile) parent = g_file_new_for_path(folder);
+    g_autoptr(GFile) file = g_file_get_child(parent, chosen);
+    g_autoptr(GFile) expected = g_file_get_child(parent, name);
+    g_autoptr(GFile) target = aq_transfer_target(file, proposed, all, &filter);
+    g_autofree char *got = g_file_get_path(target), *want = g_file_get_path(expected);
+    g_assert_cmpstr(got, ==, want);
+    g_assert_cmpint(filter, ==, kind);
+}
+
+static void test_target(void)
+{
+    const AqTransferKind md = AQ_TRANSFER_MARKDOWN, json = AQ_TRANSFER_JSON;
+    /* What was offered and taken: the filter decides. */
+    assert_target("/f", "Rivers.md", "Rivers.md", md, FALSE, "Rivers.md", md);
+    assert_target("/f", "Rivers.json", "Rivers.json", json, FALSE, "Rivers.json", json);
+    assert_target("/f", "Rivers.md", "Rivers.md", json, FALSE, "Rivers.json", json);
+    /* A name without an ending, or with one that says nothing. */
+    assert_target("/f", "lakes", "Rivers.md", md, FALSE, "lakes.md", md);
+    assert_target("/f", "lakes", "Rivers.md", json, FALSE, "lakes.json", json);
+    assert_target("/f", "v1.2", "Rivers.md", json, FALSE, "v1.2.json", json);
+    assert_target("/f", ".json", "Rivers.md", md, FALSE, ".json.md", md);
+    /* An ending that was written decides. */
+    assert_target("/f", "lakes.json", "Rivers.md", md, FALSE, "lakes.json", json);
+    assert_target("/f", "LAKES.JSON", "Rivers.md", md, FALSE, "LAKES.JSON", json);
+    assert_target("/f", "lakes.md", "Rivers.json", json, FALSE, "lakes.md", md);
+    /* All chats are JSON. */
+    assert_target("/f", "all", "aquifer-chats.json", json, TRUE, "all.json", json);
+    assert_target("/f", "all.md", "aquifer-chats.json", json, TRUE, "all.json", json);
+    /* Of a portal: no other file can be written. */
+    g_autofree char *doc = g_build_filename(g_get_user_runtime_dir(), "doc", "1a2b", NULL);
+    assert_target(doc, "Rivers.md", "Rivers.md", json, FALSE, "Rivers.md", json);
+    assert_target(doc, "lakes", "Rivers.md", json, FALSE, "lakes", json);
+    assert_target(doc, "lakes.json", "Rivers.md", md, FALSE, "lakes.json", json);
+}
+
 int main(int argc, char **argv)
 {
     setlocale(LC_ALL, "C.UTF-8");
@@ -227,5 +268,6 @@ int main(int argc, char **argv)
     g_test_add_func("/transfer/markdown", test_markdown);
     g_test_add_func("/transfer/others", test_others);
     g_test_add_func("/transfer/hostile", test_hostile);
+    g_test_add_func("/transfer/target", test_target);
     return g_test_run();
 }
