@@ -151,6 +151,57 @@ static void test_composer(void)
     g_object_unref(composer);
 }
 
+static gboolean count_insert(GSignalInvocationHint *hint, guint n, const GValue *values,
+                             gpointer user)
+{
+    ++*(guint *)user;
+    return TRUE;
+}
+
+/* A long text goes past every text buffer, the one that a text view makes of a clipboard too: that takes a second for 10 MB. */
+static void test_paste(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChat) chat = chat_new(host);
+    GtkWidget *composer = keep(g_object_new(AQ_TYPE_COMPOSER, NULL));
+    aq_composer_set_chat(AQ_COMPOSER(composer), chat);
+    GtkTextView *entry = GTK_TEXT_VIEW(need(composer, GTK_TYPE_TEXT_VIEW, "Message"));
+    GtkTextBuffer *buffer = gtk_text_view_get_buffer(entry);
+    GdkClipboard *clipboard = gtk_widget_get_clipboard(GTK_WIDGET(entry));
+    g_autofree char *long_text = g_strnfill(10 << 20, 'x');
+    guint n = 0, signal = g_signal_lookup("insert-text", GTK_TYPE_TEXT_BUFFER);
+    gulong hook = g_signal_add_emission_hook(signal, 0, count_insert, &n, NULL);
+    GListModel *files = aq_chat_get_draft_files(chat);
+
+    gdk_clipboard_set_text(clipboard, long_text);
+    g_signal_emit_by_name(entry, "paste-clipboard");
+    while (!g_list_model_get_n_items(files))
+        g_main_context_iteration(NULL, TRUE);
+    g_autoptr(AqFile) file = g_list_model_get_item(files, 0);
+    gsize n_text;
+    aq_file_get_text(file, &n_text);
+    g_assert_cmpuint(n_text, ==, 10 << 20);
+    g_assert_cmpuint(n, ==, 0);
+    g_signal_remove_emission_hook(signal, hook);
+
+    /* A short one takes the place of what is selected, in one step that can be undone. */
+    GtkTextIter from, to;
+    gtk_text_buffer_set_text(buffer, "one two four", -1);
+    gtk_text_buffer_get_iter_at_offset(buffer, &from, 4);
+    gtk_text_buffer_get_iter_at_offset(buffer, &to, 7);
+    gtk_text_buffer_select_range(buffer, &from, &to);
+    gdk_clipboard_set_text(clipboard, "three");
+    g_signal_emit_by_name(entry, "paste-clipboard");
+    while (gtk_text_buffer_get_char_count(buffer) == 12)
+        g_main_context_iteration(NULL, TRUE);
+    g_autofree char *pasted = aq_composer_get_text(AQ_COMPOSER(composer));
+    g_assert_cmpstr(pasted, ==, "one three four");
+    gtk_text_buffer_undo(buffer);
+    g_autofree char *undone = aq_composer_get_text(AQ_COMPOSER(composer));
+    g_assert_cmpstr(undone, ==, "one two four");
+    g_object_unref(composer);
+}
+
 static void test_message_row(void)
 {
     g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
@@ -564,6 +615,7 @@ int main(int argc, char **argv)
     gtk_source_init();
     adw_init();
     g_test_add_func("/app/widgets/composer", test_composer);
+    g_test_add_func("/app/widgets/paste", test_paste);
     g_test_add_func("/app/widgets/message row", test_message_row);
     g_test_add_func("/app/widgets/busy", test_busy);
     g_test_add_func("/app/widgets/markdown", test_markdown);
