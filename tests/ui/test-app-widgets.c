@@ -9,6 +9,7 @@
 #include "aq-chat-row.h"
 #include "aq-chat-view.h"
 #include "aq-code-block.h"
+#include "aq-column.h"
 #include "aq-composer.h"
 #include "aq-context-meter.h"
 #include "aq-file-chip.h"
@@ -243,6 +244,144 @@ static void test_markdown(void)
     gtk_toggle_button_set_active(GTK_TOGGLE_BUTTON(wrap), TRUE);
     gtk_test_accessible_assert_state(wrap, GTK_ACCESSIBLE_STATE_PRESSED,
                                      GTK_ACCESSIBLE_TRISTATE_TRUE);
+    g_object_unref(view);
+}
+
+static void code_copied(GObject *source, GAsyncResult *result, gpointer user)
+{
+    *(char **)user = gdk_clipboard_read_text_finish(GDK_CLIPBOARD(source), result, NULL);
+}
+
+static guint count_shown(GtkWidget *in, const char *name)
+{
+    guint n = GTK_IS_BUTTON(in) && has_name(in, name);
+    if (!gtk_widget_get_visible(in))
+        return 0;
+    for (GtkWidget *c = gtk_widget_get_first_child(in); c; c = gtk_widget_get_next_sibling(c))
+        n += count_shown(c, name);
+    return n;
+}
+
+/* Code of many lines is in several text views, none of them long, with one head: what that does is done with all. */
+static void test_code(void)
+{
+    enum { LINES = 3 * AQ_MD_CODE_LINES };
+    g_autoptr(GString) code = g_string_new(NULL);
+    for (int i = 0; i < LINES; i++)
+        g_string_append_printf(code, "%sx = %d;", i ? "\n" : "", i);
+    g_autofree char *text = g_strconcat("```c\n", code->str, "\n```\n\n```c\nanother\n```\n", NULL);
+    GtkWidget *view = keep(g_object_new(AQ_TYPE_MARKDOWN_VIEW, NULL));
+    while (!aq_markdown_view_update(AQ_MARKDOWN_VIEW(view), text, strlen(text), FALSE)) {
+    }
+    GtkWidget *box = gtk_widget_get_parent(need(view, AQ_TYPE_CODE_BLOCK, NULL)), *last = NULL;
+    guint n = 0;
+    for (GtkWidget *c = gtk_widget_get_first_child(box); c; c = gtk_widget_get_next_sibling(c)) {
+        GtkTextView *part = GTK_TEXT_VIEW(need(c, GTK_TYPE_TEXT_VIEW, "Code"));
+        g_assert_cmpint(gtk_text_buffer_get_line_count(gtk_text_view_get_buffer(part)), <=,
+                        AQ_MD_CODE_LINES);
+        last = ++n < 4 ? GTK_WIDGET(part) : last;
+    }
+    g_assert_cmpuint(n, ==, 4);
+    g_assert_cmpuint(count_shown(view, "Copy Code"), ==, 2);
+    gtk_toggle_button_set_active(
+        GTK_TOGGLE_BUTTON(need(view, GTK_TYPE_TOGGLE_BUTTON, "Wrap Lines")), TRUE);
+    g_assert_cmpint(gtk_text_view_get_wrap_mode(GTK_TEXT_VIEW(last)), ==, GTK_WRAP_WORD_CHAR);
+    char *copied = NULL;
+    g_signal_emit_by_name(need(view, GTK_TYPE_BUTTON, "Copy Code"), "clicked");
+    gdk_clipboard_read_text_async(gtk_widget_get_clipboard(view), NULL, code_copied, &copied);
+    while (!copied)
+        g_main_context_iteration(NULL, TRUE);
+    g_assert_cmpstr(copied, ==, code->str);
+    g_free(copied);
+    g_object_unref(view);
+}
+
+/* A widget that counts how often it is drawn. */
+#define DRAWN_PX 50
+#define TEST_TYPE_DRAWN (test_drawn_get_type())
+G_DECLARE_FINAL_TYPE(TestDrawn, test_drawn, TEST, DRAWN, GtkWidget)
+struct _TestDrawn {
+    GtkWidget parent;
+    guint n;
+};
+G_DEFINE_FINAL_TYPE(TestDrawn, test_drawn, GTK_TYPE_WIDGET)
+
+static void test_drawn_measure(GtkWidget *widget, GtkOrientation orientation, int for_size,
+                               int *min, int *nat, int *min_baseline, int *nat_baseline)
+{
+    *min = *nat = DRAWN_PX;
+}
+
+static void test_drawn_snapshot(GtkWidget *widget, GtkSnapshot *snapshot)
+{
+    TEST_DRAWN(widget)->n++;
+}
+
+static void test_drawn_class_init(TestDrawnClass *klass)
+{
+    GTK_WIDGET_CLASS(klass)->measure = test_drawn_measure;
+    GTK_WIDGET_CLASS(klass)->snapshot = test_drawn_snapshot;
+}
+
+static void test_drawn_init(TestDrawn *self)
+{
+}
+
+static GtkWidget *column_of(guint n)
+{
+    GtkWidget *column = aq_column_new(0);
+    for (guint i = 0; i < n; i++)
+        gtk_box_append(GTK_BOX(column), g_object_new(TEST_TYPE_DRAWN, NULL));
+    return column;
+}
+
+static guint count_drawn(GtkWidget *column)
+{
+    guint n = 0;
+    for (GtkWidget *c = gtk_widget_get_first_child(column); c; c = gtk_widget_get_next_sibling(c))
+        n += TEST_DRAWN(c)->n > 0;
+    return n;
+}
+
+/* Only what is in view is drawn, and whatever comes into view is. */
+static void test_column(void)
+{
+    enum { N = 400, PAGE = 400 };
+    GtkWidget *window = gtk_window_new(), *scrolled = gtk_scrolled_window_new(),
+              *box = gtk_box_new(GTK_ORIENTATION_VERTICAL, 0), *first = column_of(N),
+              *second = column_of(N);
+    gtk_box_append(GTK_BOX(box), first);
+    gtk_box_append(GTK_BOX(box), second);
+    gtk_scrolled_window_set_child(GTK_SCROLLED_WINDOW(scrolled), box);
+    gtk_window_set_child(GTK_WINDOW(window), scrolled);
+    gtk_window_set_default_size(GTK_WINDOW(window), 300, PAGE);
+    gtk_window_present(GTK_WINDOW(window));
+    gtk_test_widget_wait_for_draw(window);
+    g_assert_cmpuint(count_drawn(first), >=, PAGE / DRAWN_PX);
+    g_assert_cmpuint(count_drawn(first), <=, 2 * PAGE / DRAWN_PX + 2);
+    g_assert_cmpuint(count_drawn(second), ==, 0);
+
+    GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(scrolled));
+    gtk_adjustment_set_value(adj, (N / 2) * DRAWN_PX);
+    gtk_test_widget_wait_for_draw(window);
+    GtkWidget *middle = gtk_widget_get_first_child(first);
+    for (guint i = 0; i < N / 2; i++)
+        middle = gtk_widget_get_next_sibling(middle);
+    for (guint i = 0; i < PAGE / DRAWN_PX; i++, middle = gtk_widget_get_next_sibling(middle))
+        g_assert_cmpuint(TEST_DRAWN(middle)->n, >, 0);
+
+    /* Nobody scrolls: what was far below comes up, because what was above it goes. */
+    gtk_adjustment_set_value(adj, 0);
+    gtk_test_widget_wait_for_draw(window);
+    g_assert_cmpuint(count_drawn(second), ==, 0);
+    for (GtkWidget *c = gtk_widget_get_first_child(first); c; c = gtk_widget_get_next_sibling(c))
+        gtk_widget_set_visible(c, c == gtk_widget_get_first_child(first));
+    gtk_test_widget_wait_for_draw(window);
+    g_assert_cmpuint(count_drawn(second), >=, PAGE / DRAWN_PX - 1);
+    gtk_window_destroy(GTK_WINDOW(window));
+
+    GtkWidget *view = keep(g_object_new(AQ_TYPE_MARKDOWN_VIEW, NULL));
+    need(view, AQ_TYPE_COLUMN, NULL);
     g_object_unref(view);
 }
 
@@ -619,6 +758,8 @@ int main(int argc, char **argv)
     g_test_add_func("/app/widgets/message row", test_message_row);
     g_test_add_func("/app/widgets/busy", test_busy);
     g_test_add_func("/app/widgets/markdown", test_markdown);
+    g_test_add_func("/app/widgets/code", test_code);
+    g_test_add_func("/app/widgets/column", test_column);
     g_test_add_func("/app/widgets/text flow", test_text_flow);
     g_test_add_func("/app/widgets/chat row", test_chat_row);
     g_test_add_func("/app/widgets/find bar", test_find_bar);
