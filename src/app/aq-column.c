@@ -19,7 +19,9 @@ struct _AqColumn {
     GtkBox parent;
     GtkWidget *port; /* while it is mapped in one: the nearest viewport */
     GdkFrameClock *clock;
-    float from, to; /* drawn, in its own pixels */
+    AqColumn *outer; /* that it is in, or NULL */
+    float from, to;  /* drawn, in its own pixels */
+    gboolean in_view;
 };
 
 G_DEFINE_FINAL_TYPE(AqColumn, aq_column, GTK_TYPE_BOX)
@@ -35,14 +37,13 @@ static gboolean view_of(AqColumn *self, float *ret_from, float *ret_to)
     return TRUE;
 }
 
+/* An outer one hears of it first. */
 static void on_layout(AqColumn *self)
 {
     float from, to, height = (float)gtk_widget_get_height(GTK_WIDGET(self));
-    if (!view_of(self, &from, &to))
-        return;
-    from = CLAMP(from, 0, height);
-    to = CLAMP(to, 0, height);
-    if (from < to && (from < self->from || to > self->to))
+    self->in_view = (!self->outer || self->outer->in_view) && view_of(self, &from, &to) &&
+                    from < height && to > 0;
+    if (self->in_view && (MAX(from, 0) < self->from || MIN(to, height) > self->to))
         gtk_widget_queue_draw(GTK_WIDGET(self));
 }
 
@@ -67,12 +68,14 @@ static void aq_column_map(GtkWidget *widget)
 {
     AqColumn *self = AQ_COLUMN(widget);
     self->port = gtk_widget_get_ancestor(widget, GTK_TYPE_VIEWPORT);
-    GTK_WIDGET_CLASS(aq_column_parent_class)->map(widget);
-    /* Scrolled, or moved by what grows or shrinks beside it: only now does each widget lie where this frame will draw it. */
+    GtkWidget *outer = gtk_widget_get_ancestor(gtk_widget_get_parent(widget), AQ_TYPE_COLUMN);
+    self->outer = outer ? AQ_COLUMN(outer) : NULL;
+    /* Scrolled, or moved by what grows or shrinks beside it: when all is laid out, each widget lies where this frame will draw it. */
     self->clock = gtk_widget_get_frame_clock(widget);
     if (self->clock)
         g_signal_connect_object(self->clock, "layout", G_CALLBACK(on_layout), self,
                                 G_CONNECT_SWAPPED | G_CONNECT_AFTER);
+    GTK_WIDGET_CLASS(aq_column_parent_class)->map(widget);
 }
 
 static void aq_column_unmap(GtkWidget *widget)
@@ -83,6 +86,7 @@ static void aq_column_unmap(GtkWidget *widget)
         g_signal_handlers_disconnect_by_func(self->clock, on_layout, self);
     self->clock = NULL;
     self->port = NULL;
+    self->outer = NULL;
 }
 
 static void aq_column_class_init(AqColumnClass *klass)

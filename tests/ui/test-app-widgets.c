@@ -23,6 +23,7 @@
 #include "aq-settings-dialog.h"
 #include "aq-text-flow.h"
 #include "aq-welcome.h"
+#include "aq-window.h"
 
 /* ---- looking for widgets -------------------------------------------------------------------- */
 
@@ -296,13 +297,91 @@ static void test_code(void)
     g_object_unref(view);
 }
 
-/* A widget that counts how often it is drawn. */
+static char *repeat(const char *what, guint n)
+{
+    GString *s = g_string_new(NULL);
+    for (guint i = 0; i < n; i++)
+        g_string_append(s, what);
+    return g_string_free(s, FALSE);
+}
+
+static guint n_parsed;
+
+/* Linked in the place of aq_md_parse. */
+GPtrArray *__real_aq_md_parse(const char *text, gsize n, const char *fence, gboolean running);
+GPtrArray *__wrap_aq_md_parse(const char *text, gsize n, const char *fence, gboolean running);
+GPtrArray *__wrap_aq_md_parse(const char *text, gsize n, const char *fence, gboolean running)
+{
+    n_parsed++;
+    return __real_aq_md_parse(text, n, fence, running);
+}
+
+/* Widgets, and characters that they have. */
+static void weigh(GtkWidget *in, guint *n, gsize *chars)
+{
+    ++*n;
+    if (GTK_IS_LABEL(in))
+        *chars += (gsize)g_utf8_strlen(gtk_label_get_text(GTK_LABEL(in)), -1);
+    else if (GTK_IS_TEXT_VIEW(in))
+        *chars +=
+            (gsize)gtk_text_buffer_get_char_count(gtk_text_view_get_buffer(GTK_TEXT_VIEW(in)));
+    for (GtkWidget *c = gtk_widget_get_first_child(in); c; c = gtk_widget_get_next_sibling(c))
+        weigh(c, n, chars);
+}
+
+/* Whatever a model writes: a frame makes a little of it, and reads no part of it twice. */
+static void test_frames(void)
+{
+    static const struct {
+        const char *begin, *what;
+        guint n;
+    } cases[] = {{"", "x", 100000},
+                 {"", "word ", 20000},
+                 {"", "> ", 10000},
+                 {"", "[", 50000},
+                 {"", "- a\n", 5000},
+                 {"", "*a **", 10000},
+                 {"", "a [b](https://example.org/) ", 4000},
+                 {"", "One two three.\n\n", 5000},
+                 {"|a|b|\n|-|-|\n", "|1|2|\n", 190},
+                 {"|a|b|\n|-|-|\n", "|1|2|\n", 10000},
+                 {"```python\n", "y = 1\n", 10000},
+                 {"```\n", "x", 100000}};
+    enum { WIDGETS = 80, CHARS = 4200 };
+    for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *many = repeat(cases[i].what, cases[i].n),
+                        *text = g_strconcat(cases[i].begin, many, NULL);
+        GtkWidget *view = keep(g_object_new(AQ_TYPE_MARKDOWN_VIEW, NULL));
+        gsize n = strlen(text), chars = 0;
+        guint widgets = 0, frames = 0, most_widgets = 0, most_chars = 0;
+        weigh(view, &widgets, &chars);
+        n_parsed = 0;
+        for (gboolean all = FALSE; !all; frames++) {
+            guint w = 0;
+            gsize c = 0;
+            all = aq_markdown_view_update(AQ_MARKDOWN_VIEW(view), text, n, FALSE);
+            weigh(view, &w, &c);
+            most_widgets = MAX(most_widgets, w - widgets);
+            most_chars = MAX(most_chars, (guint)(c - chars));
+            widgets = w;
+            chars = c;
+        }
+        g_test_message("%.6s: %u frames, of up to %u widgets and %u characters; parsed %u times",
+                       cases[i].what, frames, most_widgets, most_chars, n_parsed);
+        g_assert_cmpuint(most_widgets, <=, WIDGETS);
+        g_assert_cmpuint(most_chars, <=, CHARS);
+        g_assert_cmpuint(n_parsed, <=, n / (AQ_MD_PART_BYTES / 4) + 2);
+        g_object_unref(view);
+    }
+}
+
+/* A widget that counts how often it is measured and drawn. */
 #define DRAWN_PX 50
 #define TEST_TYPE_DRAWN (test_drawn_get_type())
 G_DECLARE_FINAL_TYPE(TestDrawn, test_drawn, TEST, DRAWN, GtkWidget)
 struct _TestDrawn {
     GtkWidget parent;
-    guint n;
+    guint n, n_measured;
 };
 G_DEFINE_FINAL_TYPE(TestDrawn, test_drawn, GTK_TYPE_WIDGET)
 
@@ -310,6 +389,7 @@ static void test_drawn_measure(GtkWidget *widget, GtkOrientation orientation, in
                                int *min, int *nat, int *min_baseline, int *nat_baseline)
 {
     *min = *nat = DRAWN_PX;
+    TEST_DRAWN(widget)->n_measured++;
 }
 
 static void test_drawn_snapshot(GtkWidget *widget, GtkSnapshot *snapshot)
@@ -383,6 +463,29 @@ static void test_column(void)
     GtkWidget *view = keep(g_object_new(AQ_TYPE_MARKDOWN_VIEW, NULL));
     need(view, AQ_TYPE_COLUMN, NULL);
     g_object_unref(view);
+}
+
+/* Chats that are not shown cost nothing when the one that is shown is laid out. */
+static void test_hidden_chats(void)
+{
+    GtkWidget *window = keep(g_object_new(AQ_TYPE_WINDOW, NULL));
+    GtkStack *stack =
+        GTK_STACK(gtk_widget_get_template_child(window, AQ_TYPE_WINDOW, "chat_stack"));
+    GtkWidget *shown = g_object_new(TEST_TYPE_DRAWN, NULL),
+              *hidden = g_object_new(TEST_TYPE_DRAWN, NULL);
+    gtk_stack_add_named(stack, shown, "shown");
+    gtk_stack_add_named(stack, hidden, "hidden");
+    gtk_stack_set_visible_child(stack, shown);
+    for (int i = 0; i < 2; i++) {
+        int min, nat;
+        gtk_widget_measure(GTK_WIDGET(stack),
+                           i ? GTK_ORIENTATION_VERTICAL : GTK_ORIENTATION_HORIZONTAL, -1, &min,
+                           &nat, NULL, NULL);
+    }
+    g_assert_cmpuint(TEST_DRAWN(shown)->n_measured, >, 0);
+    g_assert_cmpuint(TEST_DRAWN(hidden)->n_measured, ==, 0);
+    gtk_window_destroy(GTK_WINDOW(window));
+    g_object_unref(window);
 }
 
 static int width_of(GtkWidget *label, const char *text, gsize n)
@@ -500,14 +603,6 @@ static guint flow_grows(Flows *f, const char *text)
     }
     g_assert_cmpuint(same, >=, steps / 2);
     return most;
-}
-
-static char *repeat(const char *what, guint n)
-{
-    GString *s = g_string_new(NULL);
-    for (guint i = 0; i < n; i++)
-        g_string_append(s, what);
-    return g_string_free(s, FALSE);
 }
 
 static void test_text_flow(void)
@@ -759,7 +854,9 @@ int main(int argc, char **argv)
     g_test_add_func("/app/widgets/busy", test_busy);
     g_test_add_func("/app/widgets/markdown", test_markdown);
     g_test_add_func("/app/widgets/code", test_code);
+    g_test_add_func("/app/widgets/frames", test_frames);
     g_test_add_func("/app/widgets/column", test_column);
+    g_test_add_func("/app/widgets/hidden chats", test_hidden_chats);
     g_test_add_func("/app/widgets/text flow", test_text_flow);
     g_test_add_func("/app/widgets/chat row", test_chat_row);
     g_test_add_func("/app/widgets/find bar", test_find_bar);
