@@ -484,8 +484,28 @@ static void test_hidden_chats(void)
     }
     g_assert_cmpuint(TEST_DRAWN(shown)->n_measured, >, 0);
     g_assert_cmpuint(TEST_DRAWN(hidden)->n_measured, ==, 0);
+    gtk_stack_remove(stack, shown);
+    gtk_stack_remove(stack, hidden);
+
+    /* One page is visible, whichever was chosen, and also when it is chosen again. */
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    AqChat *chats[] = {chat_new(host), chat_new(host), chat_new(host)};
+    GObject *sidebar = gtk_widget_get_template_child(window, AQ_TYPE_WINDOW, "sidebar");
+    static const guint order[] = {0, 1, 2, 0, 0, 2};
+    for (guint i = 0; i < G_N_ELEMENTS(order); i++) {
+        guint n_visible = 0;
+        g_signal_emit_by_name(sidebar, "selected", chats[order[i]]);
+        for (GtkWidget *c = gtk_widget_get_first_child(GTK_WIDGET(stack)); c;
+             c = gtk_widget_get_next_sibling(c))
+            n_visible += gtk_widget_get_visible(c);
+        g_assert_cmpuint(n_visible, ==, 1);
+        AqChatView *view = AQ_CHAT_VIEW(gtk_stack_get_visible_child(stack));
+        g_assert_true(aq_chat_view_get_chat(view) == chats[order[i]]);
+    }
     gtk_window_destroy(GTK_WINDOW(window));
     g_object_unref(window);
+    for (guint i = 0; i < G_N_ELEMENTS(chats); i++)
+        g_object_unref(chats[i]);
 }
 
 static int width_of(GtkWidget *label, const char *text, gsize n)
