@@ -11,12 +11,13 @@
     1000 /* a text view lays out a line as a whole: longer ones are broken for display */
 #define HIGHLIGHT_MAX_BYTES (256 << 10)
 #define ONCE_LINES \
-    150 /* and bytes: what is put into the buffer at once, since each line is laid out */
-#define ONCE_BYTES 8192
+    75 /* and bytes: what is put into the buffer at once, since each line is laid out */
+#define ONCE_BYTES 4096
 
 struct _AqCodeBlock {
     AdwBin parent;
-    GtkWidget *lang, *wrap, *scrolled;
+    GtkWidget *head, *lang, *wrap, *scrolled;
+    AqCodeBlock *next; /* that has more of the code, or NULL */
     GtkSourceView *view;
     GtkSourceBuffer *buffer;
     char *code, *name;
@@ -130,17 +131,36 @@ GtkWidget *aq_code_block_find_rect(AqCodeBlock *self, const AqFind *find, guint 
                                                                         : NULL;
 }
 
+void aq_code_block_go_on(AqCodeBlock *self, AqCodeBlock *next)
+{
+    g_return_if_fail(AQ_IS_CODE_BLOCK(self) && AQ_IS_CODE_BLOCK(next));
+    g_set_weak_pointer(&self->next, next);
+    gtk_widget_set_visible(next->head, FALSE);
+    gtk_text_view_set_wrap_mode(GTK_TEXT_VIEW(next->view),
+                                gtk_text_view_get_wrap_mode(GTK_TEXT_VIEW(self->view)));
+}
+
+/* Of this one and those that go on. */
+static char *all_code(AqCodeBlock *self)
+{
+    GString *s = g_string_new(self->code);
+    for (AqCodeBlock *b = self->next; b; b = b->next)
+        g_string_append_printf(s, "\n%s", b->code ? b->code : "");
+    return g_string_free(s, FALSE);
+}
+
 static void on_wrap(AqCodeBlock *self)
 {
     gboolean wrap = gtk_toggle_button_get_active(GTK_TOGGLE_BUTTON(self->wrap));
-    gtk_text_view_set_wrap_mode(GTK_TEXT_VIEW(self->view),
-                                wrap ? GTK_WRAP_WORD_CHAR : GTK_WRAP_NONE);
+    for (AqCodeBlock *b = self; b; b = b->next)
+        gtk_text_view_set_wrap_mode(GTK_TEXT_VIEW(b->view),
+                                    wrap ? GTK_WRAP_WORD_CHAR : GTK_WRAP_NONE);
 }
 
 static void on_copy(AqCodeBlock *self)
 {
-    gdk_clipboard_set_text(gtk_widget_get_clipboard(GTK_WIDGET(self)),
-                           self->code ? self->code : "");
+    g_autofree char *code = all_code(self);
+    gdk_clipboard_set_text(gtk_widget_get_clipboard(GTK_WIDGET(self)), code);
     gtk_accessible_announce(GTK_ACCESSIBLE(self), _("Copied"),
                             GTK_ACCESSIBLE_ANNOUNCEMENT_PRIORITY_LOW);
 }
@@ -168,7 +188,7 @@ static void save_chosen(GObject *source, GAsyncResult *result, gpointer user)
     g_autoptr(GFile) file = gtk_file_dialog_save_finish(GTK_FILE_DIALOG(source), result, NULL);
     if (!file)
         return;
-    g_autofree char *text = g_strconcat(self->code ? self->code : "", "\n", NULL);
+    g_autofree char *code = all_code(self), *text = g_strconcat(code, "\n", NULL);
     g_autoptr(GBytes) bytes = g_bytes_new(text, strlen(text));
     g_file_replace_contents_bytes_async(file, bytes, NULL, FALSE, G_FILE_CREATE_NONE, NULL, written,
                                         g_object_ref(self));
@@ -194,6 +214,7 @@ static void aq_code_block_dispose(GObject *object)
 {
     AqCodeBlock *self = AQ_CODE_BLOCK(object);
     gtk_widget_dispose_template(GTK_WIDGET(self), AQ_TYPE_CODE_BLOCK);
+    g_clear_weak_pointer(&self->next);
     g_clear_pointer(&self->code, g_free);
     g_clear_pointer(&self->name, g_free);
     G_OBJECT_CLASS(aq_code_block_parent_class)->dispose(object);
@@ -205,6 +226,7 @@ static void aq_code_block_class_init(AqCodeBlockClass *klass)
     G_OBJECT_CLASS(klass)->dispose = aq_code_block_dispose;
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-code-block.ui");
+    gtk_widget_class_bind_template_child(widget_class, AqCodeBlock, head);
     gtk_widget_class_bind_template_child(widget_class, AqCodeBlock, lang);
     gtk_widget_class_bind_template_child(widget_class, AqCodeBlock, wrap);
     gtk_widget_class_bind_template_child(widget_class, AqCodeBlock, scrolled);

@@ -23,4 +23,7 @@ void aq_code_block_find(AqCodeBlock *self, const AqFind *find, int current);
 GtkWidget *aq_code_block_find_rect(AqCodeBlock *self, const AqFind *find, guint nth,
                                    graphene_rect_t *ret);
 
+/** next has more of the same code: it has no head of its own, and what is done with self is done with both. */
+void aq_code_block_go_on(AqCodeBlock *self, AqCodeBlock *next);
+
 G_END_DECLS

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a question is written.
  *
- *   typed, pasted, dropped ──insert-text──▶ short: the buffer
- *                                           long: an AqFile ──▶ the draft's files ──▶ chips
+ *   typed, dropped ──insert-text──▶ short: the buffer
+ *   pasted ──read as text─────────▶ long: an AqFile ──▶ the draft's files ──▶ chips
  *   files (button, dropped) ──worker: read, checked──▶ the draft's files, or a notice that says what is wrong
  */
 #include "aq-composer.h"
@@ -193,15 +193,12 @@ static void on_attach(AqComposer *self)
                                   files_chosen, g_object_ref(self));
 }
 
-/* However it comes in: a long text does not reach the buffer. */
-static void on_insert(GtkTextBuffer *buffer, GtkTextIter *at, const char *text, int n_given,
-                      AqComposer *self)
+/* However it comes in: a long text does not reach the buffer, but is attached. FALSE: it is short enough. */
+static gboolean attach_long(AqComposer *self, const char *text, gsize n)
 {
-    gsize n = n_given < 0 ? strlen(text) : (gsize)n_given;
-    gsize there = (gsize)gtk_text_buffer_get_char_count(buffer);
-    if (!self->chat || (n <= AQ_COMPOSER_PASTE_BYTES && there + n <= AQ_COMPOSER_TEXT_BYTES))
-        return;
-    g_signal_stop_emission_by_name(buffer, "insert-text");
+    gsize there = (gsize)gtk_text_buffer_get_char_count(buffer_of(self));
+    if (n <= AQ_COMPOSER_PASTE_BYTES && there + n <= AQ_COMPOSER_TEXT_BYTES)
+        return FALSE;
     /* Translators: name of a file that a pasted text becomes; a number */
     g_autofree char *name = g_strdup_printf(_("Pasted Text %u.txt"), ++self->n_pasted);
     g_autoptr(GError) error = NULL;
@@ -211,6 +208,80 @@ static void on_insert(GtkTextBuffer *buffer, GtkTextIter *at, const char *text, 
         tell(self, error->message);
     else if (add_file(self, file))
         tell(self, _("The text is long, so it was attached as a file."));
+    return TRUE;
+}
+
+static void on_insert(GtkTextBuffer *buffer, GtkTextIter *at, const char *text, int n,
+                      AqComposer *self)
+{
+    if (self->chat && attach_long(self, text, n < 0 ? strlen(text) : (gsize)n))
+        g_signal_stop_emission_by_name(buffer, "insert-text");
+}
+
+/* ---- paste ---------------------------------------------------------------------------------- */
+
+/* A text view would make a buffer of what is in the clipboard before it inserts that: with 10 MB the window stood still for a second. So it is read as text here. */
+typedef struct {
+    AqComposer *self;
+    GtkTextMark
+        *at; /* where the pointer is; NULL: at the cursor, in the place of what is selected */
+} Paste;
+
+static void paste_read(GObject *source, GAsyncResult *result, gpointer user)
+{
+    g_autofree Paste *paste = user;
+    g_autoptr(AqComposer) self = paste->self;
+    g_autoptr(GtkTextMark) mark = paste->at;
+    g_autofree char *text = gdk_clipboard_read_text_finish(GDK_CLIPBOARD(source), result, NULL);
+    gsize n = text ? strlen(text) : 0;
+    if (!self->chat)
+        return;
+    GtkTextBuffer *buffer = buffer_of(self);
+    gboolean here = !mark || !gtk_text_mark_get_deleted(mark);
+    if (n && here && !attach_long(self, text, n)) {
+        GtkTextMark *to = mark ? mark : gtk_text_buffer_get_insert(buffer);
+        GtkTextIter at;
+        gtk_text_buffer_begin_user_action(buffer);
+        if (!mark)
+            gtk_text_buffer_delete_selection(buffer, TRUE, TRUE);
+        gtk_text_buffer_get_iter_at_mark(buffer, &at, to);
+        gtk_text_buffer_insert_interactive(buffer, &at, text, (int)n, TRUE);
+        gtk_text_buffer_end_user_action(buffer);
+        gtk_text_view_scroll_mark_onscreen(GTK_TEXT_VIEW(self->entry), to);
+    }
+    if (mark && here)
+        gtk_text_buffer_delete_mark(buffer, mark);
+}
+
+static void paste(AqComposer *self, GdkClipboard *clipboard, const GtkTextIter *at)
+{
+    Paste *p = g_new0(Paste, 1);
+    p->self = g_object_ref(self);
+    p->at = at ? g_object_ref(gtk_text_buffer_create_mark(buffer_of(self), NULL, at, FALSE)) : NULL;
+    gdk_clipboard_read_text_async(clipboard, NULL, paste_read, p);
+}
+
+static void on_paste(AqComposer *self)
+{
+    g_signal_stop_emission_by_name(self->entry, "paste-clipboard");
+    paste(self, gtk_widget_get_clipboard(self->entry), NULL);
+}
+
+/* What is selected somewhere, by the middle button. */
+static void on_middle(GtkGestureClick *click, int n_press, double x, double y, AqComposer *self)
+{
+    GtkTextView *view = GTK_TEXT_VIEW(self->entry);
+    gboolean enabled;
+    int bx, by;
+    GtkTextIter at;
+    g_object_get(gtk_widget_get_settings(self->entry), "gtk-enable-primary-paste", &enabled, NULL);
+    if (!enabled)
+        return;
+    gtk_gesture_set_state(GTK_GESTURE(click), GTK_EVENT_SEQUENCE_CLAIMED);
+    gtk_widget_grab_focus(self->entry);
+    gtk_text_view_window_to_buffer_coords(view, GTK_TEXT_WINDOW_WIDGET, (int)x, (int)y, &bx, &by);
+    gtk_text_view_get_iter_at_location(view, &at, bx, by);
+    paste(self, gtk_widget_get_primary_clipboard(self->entry), &at);
 }
 
 void aq_composer_insert(AqComposer *self, const char *text)
@@ -372,6 +443,13 @@ static void aq_composer_init(AqComposer *self)
     gtk_event_controller_set_propagation_phase(key, GTK_PHASE_CAPTURE);
     g_signal_connect(key, "key-pressed", G_CALLBACK(on_key), self);
     gtk_widget_add_controller(self->entry, key);
+    GtkGesture *middle = gtk_gesture_click_new();
+    gtk_gesture_single_set_button(GTK_GESTURE_SINGLE(middle), GDK_BUTTON_MIDDLE);
+    gtk_event_controller_set_propagation_phase(GTK_EVENT_CONTROLLER(middle), GTK_PHASE_CAPTURE);
+    g_signal_connect(middle, "pressed", G_CALLBACK(on_middle), self);
+    gtk_widget_add_controller(self->entry, GTK_EVENT_CONTROLLER(middle));
+    g_signal_connect_object(self->entry, "paste-clipboard", G_CALLBACK(on_paste), self,
+                            G_CONNECT_SWAPPED);
     g_signal_connect_object(buffer, "insert-text", G_CALLBACK(on_insert), self, 0);
     g_signal_connect_object(buffer, "changed", G_CALLBACK(on_text), self, G_CONNECT_SWAPPED);
     g_signal_connect_object(self->entry, "preedit-changed", G_CALLBACK(on_preedit), self,

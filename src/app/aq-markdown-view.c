@@ -7,13 +7,14 @@
 #include <glib/gi18n.h>
 
 #include "aq-code-block.h"
+#include "aq-column.h"
 #include "aq-find-mark.h"
 #include "aq-markdown.h"
 #include "aq-message.h"
 #include "aq-text-flow.h"
 
 /* What one call may make, in bytes of text to be laid out; a widget counts like so many. */
-#define FRAME_COST 5000
+#define FRAME_COST 2600
 #define LABEL_COST 400
 #define CODE_COST 2500
 #define CELL_COST 100
@@ -36,7 +37,10 @@ struct _AqMarkdownView {
     guint part_first; /* the first block of the last part */
     gsize part_from;  /* where that part starts */
     char *fence;      /* that is open there, or NULL */
-    gsize n;          /* bytes shown */
+    /* What that part was read as, until there is more of it: a part of which every character is looked at many times is not read in each frame. */
+    GPtrArray *blocks; /* NULL in the place of one that is shown */
+    gsize part_end;
+    gsize n; /* bytes shown */
     gboolean plain, running, complete;
     AqFind *find;    /* what is marked, or NULL */
     AqFindPlace now; /* the place that is gone to */
@@ -245,6 +249,10 @@ static void shown_new(AqMarkdownView *self, AqMdBlock *b, Shown *ret)
     if (b->kind == AQ_MD_CODE) {
         inner = GTK_WIDGET(aq_code_block_new());
         aq_code_block_set(AQ_CODE_BLOCK(inner), b->text, b->lang, b->open);
+        const Shown *last =
+            self->shown->len ? &g_array_index(self->shown, Shown, self->shown->len - 1) : NULL;
+        if (b->goes_on && last && AQ_IS_CODE_BLOCK(last->inner))
+            aq_code_block_go_on(AQ_CODE_BLOCK(last->inner), AQ_CODE_BLOCK(inner));
     } else if (b->kind == AQ_MD_TABLE) {
         inner = table_new();
     } else if (b->kind == AQ_MD_RULE) {
@@ -265,7 +273,7 @@ static gboolean shown_change(AqMarkdownView *self, Shown *s, const AqMdBlock *b)
 {
     const AqMdBlock *a = s->block;
     if (a->kind != b->kind || a->heading != b->heading || a->quote != b->quote ||
-        a->list != b->list || strcmp(a->marker, b->marker) != 0)
+        a->list != b->list || a->goes_on != b->goes_on || strcmp(a->marker, b->marker) != 0)
         return FALSE;
     if (b->kind == AQ_MD_TEXT && b->heading)
         gtk_label_set_markup(GTK_LABEL(s->inner), b->text);
@@ -383,7 +391,7 @@ static gboolean show_part(AqMarkdownView *self, GPtrArray *blocks, guint *cost)
         AqMdBlock *b = blocks->pdata[i];
         guint at = self->part_first + i;
         Shown *s = at < self->shown->len ? &g_array_index(self->shown, Shown, at) : NULL;
-        if (s && aq_md_block_equal(s->block, b)) {
+        if (!b || (s && aq_md_block_equal(s->block, b))) {
             if (!fill(self, at, cost))
                 return FALSE;
             continue;
@@ -431,6 +439,20 @@ static gboolean join_next(AqMarkdownView *self)
     return TRUE;
 }
 
+static void read_part(AqMarkdownView *self, const char *text, gsize n)
+{
+    gsize from = self->part_from;
+    if (self->blocks)
+        return;
+    self->part_end =
+        self->plain ? aq_md_plain_end(text, n, from) : aq_md_part_end(text, n, from, self->fence);
+    gsize part = self->part_end - from;
+    self->blocks = self->plain ? aq_md_plain(text + from, part)
+                               : aq_md_parse(text + from, part, self->fence,
+                                             self->running && self->part_end == n);
+    g_ptr_array_set_free_func(self->blocks, free_block);
+}
+
 gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n, gboolean running)
 {
     g_return_val_if_fail(AQ_IS_MARKDOWN_VIEW(self), TRUE);
@@ -443,18 +465,15 @@ gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n
         self->part_from = 0;
         g_clear_pointer(&self->fence, g_free);
     }
+    if (n != self->n || running != self->running)
+        g_clear_pointer(&self->blocks, g_ptr_array_unref);
     self->n = n;
     self->running = running;
     self->complete = FALSE;
     while (self->part_from < n) {
-        gsize end = self->plain ? aq_md_plain_end(text, n, self->part_from)
-                                : aq_md_part_end(text, n, self->part_from, self->fence);
-        g_autoptr(GPtrArray) blocks =
-            self->plain ? aq_md_plain(text + self->part_from, end - self->part_from)
-                        : aq_md_parse(text + self->part_from, end - self->part_from, self->fence,
-                                      running && end == n);
-        g_ptr_array_set_free_func(blocks, free_block);
-        if (!show_part(self, blocks, &cost)) {
+        read_part(self, text, n);
+        gsize end = self->part_end;
+        if (!show_part(self, self->blocks, &cost)) {
             gboolean enough = self->shown->len >= self->limit;
             gtk_widget_set_visible(self->more, enough);
             return enough && (running || join_next(self));
@@ -467,6 +486,7 @@ gboolean aq_markdown_view_update(AqMarkdownView *self, const char *text, gsize n
         self->fence = fence;
         self->part_first = self->shown->len;
         self->part_from = end;
+        g_clear_pointer(&self->blocks, g_ptr_array_unref);
     }
     gtk_widget_set_visible(self->more, FALSE);
     self->complete = running || join_next(self);
@@ -491,6 +511,7 @@ static void aq_markdown_view_dispose(GObject *object)
     if (self->shown)
         cut(self, 0);
     g_clear_pointer(&self->shown, g_array_unref);
+    g_clear_pointer(&self->blocks, g_ptr_array_unref);
     g_clear_pointer(&self->fence, g_free);
     g_clear_pointer(&self->find, aq_find_unref);
     G_OBJECT_CLASS(aq_markdown_view_parent_class)->dispose(object);
@@ -508,7 +529,7 @@ static void aq_markdown_view_init(AqMarkdownView *self)
     self->shown = g_array_new(FALSE, FALSE, sizeof(Shown));
     GtkWidget *outer = gtk_box_new(GTK_ORIENTATION_VERTICAL, 8);
     self->limit = BLOCKS_PAGE;
-    self->box = gtk_box_new(GTK_ORIENTATION_VERTICAL, 8);
+    self->box = aq_column_new(8);
     self->more = gtk_button_new_with_label(_("Show More of This Message"));
     gtk_widget_set_halign(self->more, GTK_ALIGN_CENTER);
     gtk_widget_set_visible(self->more, FALSE);

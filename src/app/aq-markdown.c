@@ -20,7 +20,7 @@
 /* A block ends with a sentence from here on, or with a word from there on. */
 #define TEXT_SENTENCE (AQ_MD_TEXT_BYTES * 2 / 3)
 #define TEXT_WORD (AQ_MD_TEXT_BYTES * 9 / 10)
-#define PART_LINES 400 /* of one part, about: all lines of code are drawn when one of them is new */
+#define PART_LINES 400 /* of one part, about */
 #define HARD_FACTOR 2  /* a part this many times too long is cut anywhere */
 
 void aq_md_block_free(AqMdBlock *b)
@@ -35,9 +35,9 @@ void aq_md_block_free(AqMdBlock *b)
 gboolean aq_md_block_equal(const AqMdBlock *a, const AqMdBlock *b)
 {
     if (a->kind != b->kind || a->heading != b->heading || a->quote != b->quote ||
-        a->list != b->list || a->open != b->open || a->n_col != b->n_col ||
-        strcmp(a->marker, b->marker) != 0 || g_strcmp0(a->text, b->text) != 0 ||
-        g_strcmp0(a->lang, b->lang) != 0)
+        a->list != b->list || a->open != b->open || a->goes_on != b->goes_on ||
+        a->n_col != b->n_col || strcmp(a->marker, b->marker) != 0 ||
+        g_strcmp0(a->text, b->text) != 0 || g_strcmp0(a->lang, b->lang) != 0)
         return FALSE;
     if (a->kind != AQ_MD_TABLE)
         return TRUE;
@@ -199,6 +199,30 @@ static AqMdBlock *begin(Parse *p, AqMdKind kind)
     return b;
 }
 
+/* Long code goes on in another block. */
+static void add_code(Parse *p, AqMdBlock *b)
+{
+    g_autofree char *text = g_steal_pointer(&b->text);
+    const char *rest = text;
+    for (;;) {
+        const char *end = rest;
+        for (guint lines = 0; end && lines < AQ_MD_CODE_LINES; lines++)
+            if ((end = strchr(end, '\n')))
+                end++;
+        if (!end || !*end)
+            break;
+        AqMdBlock *front = g_memdup2(b, sizeof *b);
+        front->text = g_strndup(rest, (gsize)(end - rest));
+        front->lang = g_strdup(b->lang);
+        g_ptr_array_add(p->blocks, front);
+        b->marker[0] = 0;
+        b->goes_on = TRUE;
+        rest = end;
+    }
+    b->text = g_strdup(rest);
+    g_ptr_array_add(p->blocks, b);
+}
+
 static void end_block(Parse *p)
 {
     AqMdBlock *b = g_steal_pointer(&p->block);
@@ -216,7 +240,10 @@ static void end_block(Parse *p)
             return;
         }
     }
-    g_ptr_array_add(p->blocks, b);
+    if (b->kind == AQ_MD_CODE)
+        add_code(p, b);
+    else
+        g_ptr_array_add(p->blocks, b);
 }
 
 static void open_spans(Parse *p)
@@ -447,9 +474,12 @@ static int leave_block(MD_BLOCKTYPE type, void *detail, void *user)
         break;
     case MD_BLOCK_TABLE: {
         AqMdBlock *b = g_steal_pointer(&p->block);
-        if (p->long_cell || b->n_col > AQ_MD_COLS_MAX || b->cells->len > AQ_MD_CELLS_MAX)
+        if (p->long_cell || b->n_col > AQ_MD_COLS_MAX || b->cells->len > AQ_MD_CELLS_MAX) {
             table_as_text(b);
-        g_ptr_array_add(p->blocks, b);
+            add_code(p, b);
+        } else {
+            g_ptr_array_add(p->blocks, b);
+        }
         break;
     }
     case MD_BLOCK_TH:
@@ -779,5 +809,8 @@ GPtrArray *aq_md_parse(const char *source, gsize n, const char *fence, gboolean 
     AqMdBlock *last = p.blocks->len ? p.blocks->pdata[p.blocks->len - 1] : NULL;
     if (last && last->kind == AQ_MD_CODE)
         last->open = open;
+    AqMdBlock *first = p.blocks->len ? p.blocks->pdata[0] : NULL;
+    if (first && first->kind == AQ_MD_CODE)
+        first->goes_on = fence != NULL;
     return p.blocks;
 }

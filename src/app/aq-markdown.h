@@ -21,15 +21,18 @@ typedef struct {
     char *text;       /* TEXT: Pango markup. CODE: its text. TABLE: NULL */
     char *lang;       /* CODE: what the fence says, or NULL */
     gboolean open;    /* CODE: the fence may not be closed yet */
+    gboolean goes_on; /* CODE: what the block before it began */
     guint n_col;      /* TABLE */
     GPtrArray *cells; /* TABLE: of Pango markup, [row][n_col]; the first row is the head */
     guint8 *align;    /* TABLE: [n_col] 0 left, 1 centre, 2 right */
 } AqMdBlock;
 
-#define AQ_MD_DEPTH_MAX 8      /* of quotes and of lists; deeper ones are shown at this depth */
-#define AQ_MD_COLS_MAX 16      /* a wider table is shown as its source */
-#define AQ_MD_CELLS_MAX 400    /* a larger one, too */
-#define AQ_MD_TEXT_BYTES 3000  /* of one block's text, about: laying out a long label takes long */
+#define AQ_MD_DEPTH_MAX 8   /* of quotes and of lists; deeper ones are shown at this depth */
+#define AQ_MD_COLS_MAX 16   /* a wider table is shown as its source */
+#define AQ_MD_CELLS_MAX 400 /* a larger one, too */
+#define AQ_MD_CODE_LINES \
+    200 /* of one block of code: a text view draws all of them, and keeps the layout of 250 */
+#define AQ_MD_TEXT_BYTES 2000  /* of one block's text, about: laying out a long label takes long */
 #define AQ_MD_PART_BYTES 16384 /* of one part, about */
 
 void aq_md_block_free(AqMdBlock *block);

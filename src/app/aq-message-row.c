@@ -8,6 +8,7 @@
 #include <glib/gi18n.h>
 
 #include "aq-busy.h"
+#include "aq-column.h"
 #include "aq-composer.h"
 #include "aq-file-row.h"
 #include "aq-format.h"
@@ -408,6 +409,7 @@ static void aq_message_row_class_init(AqMessageRowClass *klass)
     G_OBJECT_CLASS(klass)->dispose = aq_message_row_dispose;
     widget_class->map = aq_message_row_map;
     g_type_ensure(AQ_TYPE_BUSY);
+    g_type_ensure(AQ_TYPE_COLUMN);
     g_type_ensure(AQ_TYPE_MARKDOWN_VIEW);
     gtk_widget_class_set_template_from_resource(widget_class,
                                                 "/io/github/aquiferpool/Aquifer/aq-message-row.ui");

@@ -189,8 +189,13 @@ void aq_window_show_chat(AqWindow *self, gint64 id)
 
 static void on_chat_selected(AqWindow *self, AqChat *chat)
 {
-    AqChatView *view = view_of(self, chat);
-    gtk_stack_set_visible_child(GTK_STACK(self->chat_stack), GTK_WIDGET(view));
+    GtkStack *stack = GTK_STACK(self->chat_stack);
+    GtkWidget *before = gtk_stack_get_visible_child(stack), *view = GTK_WIDGET(view_of(self, chat));
+    gtk_widget_set_visible(view, TRUE);
+    gtk_stack_set_visible_child(stack, view);
+    /* A page that a stack merely does not show has its style worked out anew with each page that comes beside it. */
+    if (before && before != view)
+        gtk_widget_set_visible(before, FALSE);
     update_stop(self);
     on_looked_at(self);
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the chat page stays quick: an answer that streams into a chat of 500 messages, and a window with 10,000 messages in 500 chats.
 
-usage: ./dev bench --gate chat [SECONDS] [PART…]      of streaming (20); parts: streaming, large, hostile (told, not judged)
+usage: ./dev bench --gate chat [SECONDS] [PART…]      of streaming (20); parts: streaming, large, hostile, opened
 exit: 0 every bar is met, 1 not, 2 cannot be measured
 
 The guide model, with a longer context written into its file and without an end of text, answers on all cores. The program tells the turns of its
@@ -24,9 +24,11 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'ui'))
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 20
-PARTS = sys.argv[2:] or ['streaming', 'large', 'hostile']
+PARTS = sys.argv[2:] or ['streaming', 'large', 'hostile', 'opened']
 RUNS = 5
 CTX = 65536
+# Hostile text is written at fifty times a quick model's rate, up to so many bytes; the window's own first frames are left out.
+HOSTILE_BYTES, HOSTILE_RATE, OPEN_S = 100_000, 20_000, 0.3
 CPU_MS, STALL_MS, START_S, SEARCH_MS, RSS_MB = 8, 50, 1, 100, 300
 WORDS = 'river stone water pool model layer expert token cache thread page memory reads writes small large quick slow green answer question'.split()
 CODE = '```python\ndef total(values):\n    """The sum of all that are positive."""\n    result = 0\n    for v in values:\n        if v > 0:\n            result += v\n    return result\n```\n'
@@ -224,20 +226,45 @@ def large(program, home):
 
 
 HOSTILE = {
+    'an ordinary answer, to compare': 'One two three four five.\n\n' + CODE + TABLE + LIST,
     'a megabyte without a line end': 'x' * 1_000_000, 'a megabyte of words in one line': 'word ' * 200_000, '10,000 nested quotes': '> ' * 10_000 + 'deep',
     'a table of 10,000 columns': '|c' * 10_000 + '|\n' + '|-' * 10_000 + '|\n|1|2|\n', 'a table of 10,000 rows': '|a|b|\n|-|-|\n' + '|1|2|\n' * 10_000,
     'a fence that stays open': '```python\n' + 'y = 1\n' * 20_000, '5,000 items of a list': '- a\n' * 5_000, '2,000 levels of a list': ''.join('  ' * i + '- a\n' for i in range(2_000)),
     'emphasis that never ends': '*a **' * 30_000, 'brackets that never close': '[' * 100_000, 'control and bidi characters': '\x01\x1b[31m\u202e&amp;<b>x</b> ' * 5_000,
     '10,000 links': '[a](https://example.org/) [b](data:text/html,x) ' * 5_000, 'a megabyte of paragraphs': 'One two three four five.\n\n' * 40_000}
 
+CODE_10_MB = 'Here it is:\n\n```\n' + 'one two three four\n' * 550_000 + '```\n'
 
-def hostile(program, home):
-    """Stalls of the main thread while what a model may write is opened, and while 10 MB are pasted. Told, not judged."""
+
+def grown(home, name, text, rate):
+    """Turns of the main loop while an answer of this text comes at so many bytes a second, or as grow-bench's head says."""
+    path, meter = os.path.join(home, 'grown.txt'), os.path.join(home, 'grown.meter')
+    with open(path, 'w', encoding='utf-8') as f:
+        f.write(text)
+    program = os.path.join(ROOT, 'build-release', 'tests', 'bench', 'grow-bench')
+    if subprocess.call([program, meter, path, str(rate)], stderr=subprocess.DEVNULL):
+        cannot('grow-bench failed: ' + name)
+    m = Meter(meter)
+    begun = m.first('pasted', 0) or m.first('begun', 0) + OPEN_S
+    return m.between(begun, begun + 1e6), begun
+
+
+def told(name, turns, begun):
+    """The longest stalls, the worst one judged."""
+    longest = sorted(turns, key=lambda t: -t[1])[:3]
+    print('%s: %d turns, CPU p99.9 %.1f ms; %s' % (name, len(turns), rank([t[2] for t in turns] or [0], 0.999),
+                                                   ', '.join('%.0f ms at %+.2f s (CPU %.0f)' % (t[1], t[0] - begun, t[2]) for t in longest)))
+    judge('  longest stall', max([t[1] for t in turns] or [0]), STALL_MS, 'ms', load())
+
+
+def opened(program, home):
+    """Stalls while what a model may have written is opened in the program, and 10 MB are copied and pasted, with assistive technology that listens. The turn
+    that shows another chat is among them."""
     import driver  # pylint: disable=import-outside-toplevel
-    path, meter = os.path.join(home, 'hostile.sqlite'), os.path.join(home, 'meter')
+    path, meter = os.path.join(home, 'hostile.sqlite'), os.environ.get('AQ_BENCH_METER') or os.path.join(home, 'meter')
     database(path, len(HOSTILE) + 1, 2, 3)
     db = sqlite3.connect(path)
-    texts = list(HOSTILE.values()) + ['Here it is:\n\n```\n' + 'one two three four\n' * 550_000 + '```\n']
+    texts = [*HOSTILE.values(), CODE_10_MB]
     for n, text in enumerate(texts):
         db.execute('UPDATE messages SET text = ? WHERE id = ?', (text, (n + 1 << 20) + 2))
     db.commit()
@@ -269,9 +296,14 @@ def hostile(program, home):
     m = Meter(meter)
     for n, name in enumerate([*HOSTILE, '10 MB of code', 'copying it', 'pasting it: ' + ('attached' if attached else 'NOT ATTACHED')]):
         turns = m.between(at[n], at[n + 1])
-        longest = max(turns, key=lambda t: t[1], default=(0, 0, 0))
-        print('%s: longest turn %.0f ms, of them CPU %.0f ms; CPU in all %.0f ms' % (name, longest[1], longest[2], sum(t[2] for t in turns)))
-    print(load())
+        told('opened: ' + name, turns, at[n])
+
+
+def hostile(home):
+    """Stalls of the main thread while what a model may write is written, quicker than by any model, and while 10 MB are pasted: the chat's page alone."""
+    for name, text in HOSTILE.items():
+        told('written: ' + name, *grown(home, name, text[:HOSTILE_BYTES], HOSTILE_RATE))
+    told('pasted: 10 MB', *grown(home, '10 MB', CODE_10_MB, 'pasted'))
 
 
 def main():
@@ -280,7 +312,8 @@ def main():
         tool = os.path.join(ROOT, 'tools', 'dev', 'headless.sh')
         return subprocess.call([tool, sys.executable, os.path.abspath(__file__), *sys.argv[1:]])
     guide = os.path.join(ROOT, 'data', 'guide', 'guide.gguf')
-    parts = {'streaming': lambda home: streaming(program, guide, home), 'large': lambda home: large(program, home), 'hostile': lambda home: hostile(program, home)}
+    parts = {'streaming': lambda home: streaming(program, guide, home), 'large': lambda home: large(program, home), 'hostile': hostile,
+             'opened': lambda home: opened(program, home)}
     for part in PARTS:
         parts[part](os.environ['HOME'])
     return 0 if good else 1

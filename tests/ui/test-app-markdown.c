@@ -23,6 +23,8 @@ static void describe(GString *s, const AqMdBlock *b)
         g_string_append_printf(s, " %s", b->lang);
     if (b->open)
         g_string_append(s, " open");
+    if (b->goes_on)
+        g_string_append(s, " on");
     if (b->text)
         g_string_append_printf(s, " [%s]", b->text);
     for (guint i = 0; b->cells && i < b->cells->len; i++)
@@ -45,8 +47,13 @@ static void check(GPtrArray *blocks)
                 g_assert_no_error(error);
             g_assert_cmpuint(strlen(b->text), <, 12 * AQ_MD_TEXT_BYTES);
         }
-        if (b->kind == AQ_MD_CODE)
+        if (b->kind == AQ_MD_CODE) {
+            guint lines = 0;
             g_assert_true(g_utf8_validate(b->text, -1, NULL));
+            for (const char *c = b->text; *c; c++)
+                lines += *c == '\n' && c[1];
+            g_assert_cmpuint(lines, <, AQ_MD_CODE_LINES);
+        }
         if (b->kind == AQ_MD_TABLE) {
             g_assert_cmpuint(b->n_col, <=, AQ_MD_COLS_MAX);
             g_assert_cmpuint(b->cells->len, <=, AQ_MD_CELLS_MAX);
@@ -216,6 +223,40 @@ static void test_split(void)
     }
 }
 
+/* Long code goes on in other blocks, which have all of it; those that are full stay as they are while it grows. */
+static void test_code(void)
+{
+    enum { LINES = 2 * AQ_MD_CODE_LINES + 50 };
+    g_autoptr(GString) s = g_string_new("before\n\n- ```c\n"), code = g_string_new(NULL),
+                       got = g_string_new(NULL);
+    for (int i = 0; i < LINES; i++) {
+        g_string_append_printf(s, "  x = %d;\n", i);
+        g_string_append_printf(code, "x = %d;\n", i);
+    }
+    g_autoptr(GPtrArray) all = aq_md_parse(s->str, s->len, NULL, TRUE);
+    check(all);
+    g_assert_cmpuint(all->len, ==, 4);
+    for (guint i = 1; i < all->len; i++) {
+        const AqMdBlock *b = all->pdata[i];
+        g_assert_cmpint(b->kind, ==, AQ_MD_CODE);
+        g_assert_cmpstr(b->lang, ==, "c");
+        g_assert_cmpint(b->goes_on, ==, i > 1);
+        g_assert_cmpint(b->marker[0] != 0, ==, i == 1);
+        g_string_append(got, b->text);
+    }
+    g_assert_cmpstr(got->str, ==, code->str);
+    for (gsize n = 100; n < s->len; n += 131) {
+        g_autoptr(GPtrArray) part = aq_md_parse(s->str, n, NULL, TRUE);
+        for (guint k = 0; k + 1 < part->len; k++)
+            g_assert_true(aq_md_block_equal(part->pdata[k], all->pdata[k]));
+    }
+    /* As many lines as fit, and a fence that a part before began. */
+    g_autofree char *full = parse("```\na\n```\n");
+    g_assert_cmpstr(full, ==, "code [a\n]\n");
+    g_autoptr(GPtrArray) rest = aq_md_parse("y\n```\n", 6, "```c\n", FALSE);
+    g_assert_true(((AqMdBlock *)rest->pdata[0])->goes_on);
+}
+
 static void repeat(GString *s, const char *what, gsize n)
 {
     g_string_truncate(s, 0);
@@ -288,6 +329,7 @@ int main(int argc, char **argv)
     g_test_add_func("/markdown/open", test_open);
     g_test_add_func("/markdown/grow", test_grow);
     g_test_add_func("/markdown/split", test_split);
+    g_test_add_func("/markdown/code", test_code);
     g_test_add_func("/markdown/hostile", test_hostile);
     g_test_add_func("/markdown/plain", test_plain);
     return g_test_run();

@@ -9,6 +9,7 @@
 #include "aq-chat-row.h"
 #include "aq-chat-view.h"
 #include "aq-code-block.h"
+#include "aq-column.h"
 #include "aq-composer.h"
 #include "aq-context-meter.h"
 #include "aq-file-chip.h"
@@ -22,6 +23,7 @@
 #include "aq-settings-dialog.h"
 #include "aq-text-flow.h"
 #include "aq-welcome.h"
+#include "aq-window.h"
 
 /* ---- looking for widgets -------------------------------------------------------------------- */
 
@@ -151,6 +153,57 @@ static void test_composer(void)
     g_object_unref(composer);
 }
 
+static gboolean count_insert(GSignalInvocationHint *hint, guint n, const GValue *values,
+                             gpointer user)
+{
+    ++*(guint *)user;
+    return TRUE;
+}
+
+/* A long text goes past every text buffer, the one that a text view makes of a clipboard too: that takes a second for 10 MB. */
+static void test_paste(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChat) chat = chat_new(host);
+    GtkWidget *composer = keep(g_object_new(AQ_TYPE_COMPOSER, NULL));
+    aq_composer_set_chat(AQ_COMPOSER(composer), chat);
+    GtkTextView *entry = GTK_TEXT_VIEW(need(composer, GTK_TYPE_TEXT_VIEW, "Message"));
+    GtkTextBuffer *buffer = gtk_text_view_get_buffer(entry);
+    GdkClipboard *clipboard = gtk_widget_get_clipboard(GTK_WIDGET(entry));
+    g_autofree char *long_text = g_strnfill(10 << 20, 'x');
+    guint n = 0, signal = g_signal_lookup("insert-text", GTK_TYPE_TEXT_BUFFER);
+    gulong hook = g_signal_add_emission_hook(signal, 0, count_insert, &n, NULL);
+    GListModel *files = aq_chat_get_draft_files(chat);
+
+    gdk_clipboard_set_text(clipboard, long_text);
+    g_signal_emit_by_name(entry, "paste-clipboard");
+    while (!g_list_model_get_n_items(files))
+        g_main_context_iteration(NULL, TRUE);
+    g_autoptr(AqFile) file = g_list_model_get_item(files, 0);
+    gsize n_text;
+    aq_file_get_text(file, &n_text);
+    g_assert_cmpuint(n_text, ==, 10 << 20);
+    g_assert_cmpuint(n, ==, 0);
+    g_signal_remove_emission_hook(signal, hook);
+
+    /* A short one takes the place of what is selected, in one step that can be undone. */
+    GtkTextIter from, to;
+    gtk_text_buffer_set_text(buffer, "one two four", -1);
+    gtk_text_buffer_get_iter_at_offset(buffer, &from, 4);
+    gtk_text_buffer_get_iter_at_offset(buffer, &to, 7);
+    gtk_text_buffer_select_range(buffer, &from, &to);
+    gdk_clipboard_set_text(clipboard, "three");
+    g_signal_emit_by_name(entry, "paste-clipboard");
+    while (gtk_text_buffer_get_char_count(buffer) == 12)
+        g_main_context_iteration(NULL, TRUE);
+    g_autofree char *pasted = aq_composer_get_text(AQ_COMPOSER(composer));
+    g_assert_cmpstr(pasted, ==, "one three four");
+    gtk_text_buffer_undo(buffer);
+    g_autofree char *undone = aq_composer_get_text(AQ_COMPOSER(composer));
+    g_assert_cmpstr(undone, ==, "one two four");
+    g_object_unref(composer);
+}
+
 static void test_message_row(void)
 {
     g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
@@ -193,6 +246,266 @@ static void test_markdown(void)
     gtk_test_accessible_assert_state(wrap, GTK_ACCESSIBLE_STATE_PRESSED,
                                      GTK_ACCESSIBLE_TRISTATE_TRUE);
     g_object_unref(view);
+}
+
+static void code_copied(GObject *source, GAsyncResult *result, gpointer user)
+{
+    *(char **)user = gdk_clipboard_read_text_finish(GDK_CLIPBOARD(source), result, NULL);
+}
+
+static guint count_shown(GtkWidget *in, const char *name)
+{
+    guint n = GTK_IS_BUTTON(in) && has_name(in, name);
+    if (!gtk_widget_get_visible(in))
+        return 0;
+    for (GtkWidget *c = gtk_widget_get_first_child(in); c; c = gtk_widget_get_next_sibling(c))
+        n += count_shown(c, name);
+    return n;
+}
+
+/* Code of many lines is in several text views, none of them long, with one head: what that does is done with all. */
+static void test_code(void)
+{
+    enum { LINES = 3 * AQ_MD_CODE_LINES };
+    g_autoptr(GString) code = g_string_new(NULL);
+    for (int i = 0; i < LINES; i++)
+        g_string_append_printf(code, "%sx = %d;", i ? "\n" : "", i);
+    g_autofree char *text = g_strconcat("```c\n", code->str, "\n```\n\n```c\nanother\n```\n", NULL);
+    GtkWidget *view = keep(g_object_new(AQ_TYPE_MARKDOWN_VIEW, NULL));
+    while (!aq_markdown_view_update(AQ_MARKDOWN_VIEW(view), text, strlen(text), FALSE)) {
+    }
+    GtkWidget *box = gtk_widget_get_parent(need(view, AQ_TYPE_CODE_BLOCK, NULL)), *last = NULL;
+    guint n = 0;
+    for (GtkWidget *c = gtk_widget_get_first_child(box); c; c = gtk_widget_get_next_sibling(c)) {
+        GtkTextView *part = GTK_TEXT_VIEW(need(c, GTK_TYPE_TEXT_VIEW, "Code"));
+        g_assert_cmpint(gtk_text_buffer_get_line_count(gtk_text_view_get_buffer(part)), <=,
+                        AQ_MD_CODE_LINES);
+        last = ++n < 4 ? GTK_WIDGET(part) : last;
+    }
+    g_assert_cmpuint(n, ==, 4);
+    g_assert_cmpuint(count_shown(view, "Copy Code"), ==, 2);
+    gtk_toggle_button_set_active(
+        GTK_TOGGLE_BUTTON(need(view, GTK_TYPE_TOGGLE_BUTTON, "Wrap Lines")), TRUE);
+    g_assert_cmpint(gtk_text_view_get_wrap_mode(GTK_TEXT_VIEW(last)), ==, GTK_WRAP_WORD_CHAR);
+    char *copied = NULL;
+    g_signal_emit_by_name(need(view, GTK_TYPE_BUTTON, "Copy Code"), "clicked");
+    gdk_clipboard_read_text_async(gtk_widget_get_clipboard(view), NULL, code_copied, &copied);
+    while (!copied)
+        g_main_context_iteration(NULL, TRUE);
+    g_assert_cmpstr(copied, ==, code->str);
+    g_free(copied);
+    g_object_unref(view);
+}
+
+static char *repeat(const char *what, guint n)
+{
+    GString *s = g_string_new(NULL);
+    for (guint i = 0; i < n; i++)
+        g_string_append(s, what);
+    return g_string_free(s, FALSE);
+}
+
+static guint n_parsed;
+
+/* Linked in the place of aq_md_parse. */
+GPtrArray *__real_aq_md_parse(const char *text, gsize n, const char *fence, gboolean running);
+GPtrArray *__wrap_aq_md_parse(const char *text, gsize n, const char *fence, gboolean running);
+GPtrArray *__wrap_aq_md_parse(const char *text, gsize n, const char *fence, gboolean running)
+{
+    n_parsed++;
+    return __real_aq_md_parse(text, n, fence, running);
+}
+
+/* Widgets, and characters that they have. */
+static void weigh(GtkWidget *in, guint *n, gsize *chars)
+{
+    ++*n;
+    if (GTK_IS_LABEL(in))
+        *chars += (gsize)g_utf8_strlen(gtk_label_get_text(GTK_LABEL(in)), -1);
+    else if (GTK_IS_TEXT_VIEW(in))
+        *chars +=
+            (gsize)gtk_text_buffer_get_char_count(gtk_text_view_get_buffer(GTK_TEXT_VIEW(in)));
+    for (GtkWidget *c = gtk_widget_get_first_child(in); c; c = gtk_widget_get_next_sibling(c))
+        weigh(c, n, chars);
+}
+
+/* Whatever a model writes: a frame makes a little of it, and reads no part of it twice. */
+static void test_frames(void)
+{
+    static const struct {
+        const char *begin, *what;
+        guint n;
+    } cases[] = {{"", "x", 100000},
+                 {"", "word ", 20000},
+                 {"", "> ", 10000},
+                 {"", "[", 50000},
+                 {"", "- a\n", 5000},
+                 {"", "*a **", 10000},
+                 {"", "a [b](https://example.org/) ", 4000},
+                 {"", "One two three.\n\n", 5000},
+                 {"|a|b|\n|-|-|\n", "|1|2|\n", 190},
+                 {"|a|b|\n|-|-|\n", "|1|2|\n", 10000},
+                 {"```python\n", "y = 1\n", 10000},
+                 {"```\n", "x", 100000}};
+    enum { WIDGETS = 80, CHARS = 4200 };
+    for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *many = repeat(cases[i].what, cases[i].n),
+                        *text = g_strconcat(cases[i].begin, many, NULL);
+        GtkWidget *view = keep(g_object_new(AQ_TYPE_MARKDOWN_VIEW, NULL));
+        gsize n = strlen(text), chars = 0;
+        guint widgets = 0, frames = 0, most_widgets = 0, most_chars = 0;
+        weigh(view, &widgets, &chars);
+        n_parsed = 0;
+        for (gboolean all = FALSE; !all; frames++) {
+            guint w = 0;
+            gsize c = 0;
+            all = aq_markdown_view_update(AQ_MARKDOWN_VIEW(view), text, n, FALSE);
+            weigh(view, &w, &c);
+            most_widgets = MAX(most_widgets, w - widgets);
+            most_chars = MAX(most_chars, (guint)(c - chars));
+            widgets = w;
+            chars = c;
+        }
+        g_test_message("%.6s: %u frames, of up to %u widgets and %u characters; parsed %u times",
+                       cases[i].what, frames, most_widgets, most_chars, n_parsed);
+        g_assert_cmpuint(most_widgets, <=, WIDGETS);
+        g_assert_cmpuint(most_chars, <=, CHARS);
+        g_assert_cmpuint(n_parsed, <=, n / (AQ_MD_PART_BYTES / 4) + 2);
+        g_object_unref(view);
+    }
+}
+
+/* A widget that counts how often it is measured and drawn. */
+#define DRAWN_PX 50
+#define TEST_TYPE_DRAWN (test_drawn_get_type())
+G_DECLARE_FINAL_TYPE(TestDrawn, test_drawn, TEST, DRAWN, GtkWidget)
+struct _TestDrawn {
+    GtkWidget parent;
+    guint n, n_measured;
+};
+G_DEFINE_FINAL_TYPE(TestDrawn, test_drawn, GTK_TYPE_WIDGET)
+
+static void test_drawn_measure(GtkWidget *widget, GtkOrientation orientation, int for_size,
+                               int *min, int *nat, int *min_baseline, int *nat_baseline)
+{
+    *min = *nat = DRAWN_PX;
+    TEST_DRAWN(widget)->n_measured++;
+}
+
+static void test_drawn_snapshot(GtkWidget *widget, GtkSnapshot *snapshot)
+{
+    TEST_DRAWN(widget)->n++;
+}
+
+static void test_drawn_class_init(TestDrawnClass *klass)
+{
+    GTK_WIDGET_CLASS(klass)->measure = test_drawn_measure;
+    GTK_WIDGET_CLASS(klass)->snapshot = test_drawn_snapshot;
+}
+
+static void test_drawn_init(TestDrawn *self)
+{
+}
+
+static GtkWidget *column_of(guint n)
+{
+    GtkWidget *column = aq_column_new(0);
+    for (guint i = 0; i < n; i++)
+        gtk_box_append(GTK_BOX(column), g_object_new(TEST_TYPE_DRAWN, NULL));
+    return column;
+}
+
+static guint count_drawn(GtkWidget *column)
+{
+    guint n = 0;
+    for (GtkWidget *c = gtk_widget_get_first_child(column); c; c = gtk_widget_get_next_sibling(c))
+        n += TEST_DRAWN(c)->n > 0;
+    return n;
+}
+
+/* Only what is in view is drawn, and whatever comes into view is. */
+static void test_column(void)
+{
+    enum { N = 400, PAGE = 400 };
+    GtkWidget *window = gtk_window_new(), *scrolled = gtk_scrolled_window_new(),
+              *box = gtk_box_new(GTK_ORIENTATION_VERTICAL, 0), *first = column_of(N),
+              *second = column_of(N);
+    gtk_box_append(GTK_BOX(box), first);
+    gtk_box_append(GTK_BOX(box), second);
+    gtk_scrolled_window_set_child(GTK_SCROLLED_WINDOW(scrolled), box);
+    gtk_window_set_child(GTK_WINDOW(window), scrolled);
+    gtk_window_set_default_size(GTK_WINDOW(window), 300, PAGE);
+    gtk_window_present(GTK_WINDOW(window));
+    gtk_test_widget_wait_for_draw(window);
+    g_assert_cmpuint(count_drawn(first), >=, PAGE / DRAWN_PX);
+    g_assert_cmpuint(count_drawn(first), <=, 2 * PAGE / DRAWN_PX + 2);
+    g_assert_cmpuint(count_drawn(second), ==, 0);
+
+    GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(scrolled));
+    gtk_adjustment_set_value(adj, (N / 2) * DRAWN_PX);
+    gtk_test_widget_wait_for_draw(window);
+    GtkWidget *middle = gtk_widget_get_first_child(first);
+    for (guint i = 0; i < N / 2; i++)
+        middle = gtk_widget_get_next_sibling(middle);
+    for (guint i = 0; i < PAGE / DRAWN_PX; i++, middle = gtk_widget_get_next_sibling(middle))
+        g_assert_cmpuint(TEST_DRAWN(middle)->n, >, 0);
+
+    /* Nobody scrolls: what was far below comes up, because what was above it goes. */
+    gtk_adjustment_set_value(adj, 0);
+    gtk_test_widget_wait_for_draw(window);
+    g_assert_cmpuint(count_drawn(second), ==, 0);
+    for (GtkWidget *c = gtk_widget_get_first_child(first); c; c = gtk_widget_get_next_sibling(c))
+        gtk_widget_set_visible(c, c == gtk_widget_get_first_child(first));
+    gtk_test_widget_wait_for_draw(window);
+    g_assert_cmpuint(count_drawn(second), >=, PAGE / DRAWN_PX - 1);
+    gtk_window_destroy(GTK_WINDOW(window));
+
+    GtkWidget *view = keep(g_object_new(AQ_TYPE_MARKDOWN_VIEW, NULL));
+    need(view, AQ_TYPE_COLUMN, NULL);
+    g_object_unref(view);
+}
+
+/* Chats that are not shown cost nothing when the one that is shown is laid out. */
+static void test_hidden_chats(void)
+{
+    GtkWidget *window = keep(g_object_new(AQ_TYPE_WINDOW, NULL));
+    GtkStack *stack =
+        GTK_STACK(gtk_widget_get_template_child(window, AQ_TYPE_WINDOW, "chat_stack"));
+    GtkWidget *shown = g_object_new(TEST_TYPE_DRAWN, NULL),
+              *hidden = g_object_new(TEST_TYPE_DRAWN, NULL);
+    gtk_stack_add_named(stack, shown, "shown");
+    gtk_stack_add_named(stack, hidden, "hidden");
+    gtk_stack_set_visible_child(stack, shown);
+    for (int i = 0; i < 2; i++) {
+        int min, nat;
+        gtk_widget_measure(GTK_WIDGET(stack),
+                           i ? GTK_ORIENTATION_VERTICAL : GTK_ORIENTATION_HORIZONTAL, -1, &min,
+                           &nat, NULL, NULL);
+    }
+    g_assert_cmpuint(TEST_DRAWN(shown)->n_measured, >, 0);
+    g_assert_cmpuint(TEST_DRAWN(hidden)->n_measured, ==, 0);
+    gtk_stack_remove(stack, shown);
+    gtk_stack_remove(stack, hidden);
+
+    /* One page is visible, whichever was chosen, and also when it is chosen again. */
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    AqChat *chats[] = {chat_new(host), chat_new(host), chat_new(host)};
+    GObject *sidebar = gtk_widget_get_template_child(window, AQ_TYPE_WINDOW, "sidebar");
+    static const guint order[] = {0, 1, 2, 0, 0, 2};
+    for (guint i = 0; i < G_N_ELEMENTS(order); i++) {
+        guint n_visible = 0;
+        g_signal_emit_by_name(sidebar, "selected", chats[order[i]]);
+        for (GtkWidget *c = gtk_widget_get_first_child(GTK_WIDGET(stack)); c;
+             c = gtk_widget_get_next_sibling(c))
+            n_visible += gtk_widget_get_visible(c);
+        g_assert_cmpuint(n_visible, ==, 1);
+        AqChatView *view = AQ_CHAT_VIEW(gtk_stack_get_visible_child(stack));
+        g_assert_true(aq_chat_view_get_chat(view) == chats[order[i]]);
+    }
+    gtk_window_destroy(GTK_WINDOW(window));
+    g_object_unref(window);
+    for (guint i = 0; i < G_N_ELEMENTS(chats); i++)
+        g_object_unref(chats[i]);
 }
 
 static int width_of(GtkWidget *label, const char *text, gsize n)
@@ -310,14 +623,6 @@ static guint flow_grows(Flows *f, const char *text)
     }
     g_assert_cmpuint(same, >=, steps / 2);
     return most;
-}
-
-static char *repeat(const char *what, guint n)
-{
-    GString *s = g_string_new(NULL);
-    for (guint i = 0; i < n; i++)
-        g_string_append(s, what);
-    return g_string_free(s, FALSE);
 }
 
 static void test_text_flow(void)
@@ -564,9 +869,14 @@ int main(int argc, char **argv)
     gtk_source_init();
     adw_init();
     g_test_add_func("/app/widgets/composer", test_composer);
+    g_test_add_func("/app/widgets/paste", test_paste);
     g_test_add_func("/app/widgets/message row", test_message_row);
     g_test_add_func("/app/widgets/busy", test_busy);
     g_test_add_func("/app/widgets/markdown", test_markdown);
+    g_test_add_func("/app/widgets/code", test_code);
+    g_test_add_func("/app/widgets/frames", test_frames);
+    g_test_add_func("/app/widgets/column", test_column);
+    g_test_add_func("/app/widgets/hidden chats", test_hidden_chats);
     g_test_add_func("/app/widgets/text flow", test_text_flow);
     g_test_add_func("/app/widgets/chat row", test_chat_row);
     g_test_add_func("/app/widgets/find bar", test_find_bar);
