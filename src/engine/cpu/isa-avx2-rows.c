@@ -7,12 +7,8 @@
 
 #include "each-priv.h"
 #include "isa-avx2-priv.h"
+#include "load-avx2.h"
 #include "quant-priv.h"
-
-INLINE __m256 load_f16(const void *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128(p));
-}
 
 INLINE float hsum(__m256 v)
 {

@@ -14,6 +14,7 @@
 
 #include "each-priv.h"
 #include "isa-avx2-priv.h"
+#include "load-avx2.h"
 #include "quant-priv.h"
 
 #define LANES 8u
@@ -37,23 +38,6 @@
             name##_n(tile, k, row, 4, y);                                               \
         }                                                                               \
     }
-
-INLINE __m256i load(const void *p)
-{
-    return _mm256_loadu_si256(p);
-}
-
-INLINE __m256 load_f16(const void *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128(p));
-}
-
-INLINE __m256i quad(const int8_t *q) /* 4 input bytes to all lanes */
-{
-    int32_t v;
-    memcpy(&v, q, 4);
-    return _mm256_set1_epi32(v);
-}
 
 /* ---- float weights ---- */
 

@@ -5,6 +5,7 @@
 
 #include "each-priv.h"
 #include "isa-avx2-priv.h"
+#include "load-avx2.h"
 #include "quant-priv.h"
 
 #define LANES 8u
@@ -22,23 +23,6 @@ typedef struct weights {
     __m256i pair[SUBS];   /* Q4_K, Q5_K: [4] mins of two sub-blocks; Q6_K: scales of two halves */
     __m256 d, dmin;
 } weights;
-
-INLINE __m256i load(const void *p)
-{
-    return _mm256_loadu_si256(p);
-}
-
-INLINE __m256 load_f16(const void *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128(p));
-}
-
-INLINE __m256i quad(const int8_t *q) /* 4 input bytes to all lanes */
-{
-    int32_t v;
-    memcpy(&v, q, 4);
-    return _mm256_set1_epi32(v);
-}
 
 /* ---- weights to bytes ---- */
 
