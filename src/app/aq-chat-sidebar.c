@@ -25,6 +25,9 @@ struct _AqChatSidebar {
     char *folder;    /* that is shown, or NULL: all chats */
     GPtrArray *hits; /* of AqStoreHit: what was found, of which n_shown have a row */
     guint n_shown, found_tick;
+    guint n_asked, n_answered; /* searches */
+    gboolean typed;            /* something that no search was asked about yet */
+    gboolean entered;          /* the first of what the search finds is to be opened */
     gboolean moving;
 };
 
@@ -296,10 +299,31 @@ static GPtrArray *hits_of(AqChatSidebar *self, GPtrArray *all)
     return hits;
 }
 
+static void on_found_activated(AqChatSidebar *self, GtkListBoxRow *row)
+{
+    AqChat *chat = g_object_get_data(G_OBJECT(row), "chat");
+    const gint64 *message = g_object_get_data(G_OBJECT(row), "message");
+    if (aq_chats_find(self->chats, aq_chat_get_id(chat)))
+        g_signal_emit(self, signal_activated, 0, chat, *message);
+}
+
+/* When what is shown is what was found of the text in the field. */
+static void open_first(AqChatSidebar *self)
+{
+    GtkListBoxRow *row = gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->found), 0);
+    const char *shown = gtk_stack_get_visible_child_name(GTK_STACK(self->stack));
+    if (self->typed || self->n_answered < self->n_asked)
+        return;
+    self->entered = FALSE;
+    if (row && g_str_equal(shown, "found"))
+        on_found_activated(self, row);
+}
+
 static void search_read(GPtrArray *hits, GObject *user)
 {
     AqChatSidebar *self = AQ_CHAT_SIDEBAR(user);
     g_autoptr(GPtrArray) list = hits;
+    self->n_answered++;
     if (!self->chats || !*gtk_editable_get_text(GTK_EDITABLE(self->search)))
         return;
     clear_found(self);
@@ -316,25 +340,27 @@ static void search_read(GPtrArray *hits, GObject *user)
     gtk_accessible_announce(GTK_ACCESSIBLE(self), said,
                             GTK_ACCESSIBLE_ANNOUNCEMENT_PRIORITY_MEDIUM);
     aq_loop_meter_mark("found");
+    if (self->entered)
+        open_first(self);
+}
+
+static void on_search_text(AqChatSidebar *self)
+{
+    self->typed = TRUE;
+    self->entered = FALSE;
 }
 
 static void on_search(AqChatSidebar *self)
 {
     g_autofree char *text = g_strstrip(g_strdup(gtk_editable_get_text(GTK_EDITABLE(self->search))));
     aq_loop_meter_mark("search");
-    if (*text)
+    self->typed = FALSE;
+    if (*text) {
+        self->n_asked++;
         aq_chat_store_search(aq_chats_get_store(self->chats), text, FOUND_MAX, search_read,
                              G_OBJECT(self));
-    else
+    } else
         gtk_stack_set_visible_child_name(GTK_STACK(self->stack), "chats");
-}
-
-static void on_found_activated(AqChatSidebar *self, GtkListBoxRow *row)
-{
-    AqChat *chat = g_object_get_data(G_OBJECT(row), "chat");
-    const gint64 *message = g_object_get_data(G_OBJECT(row), "message");
-    if (aq_chats_find(self->chats, aq_chat_get_id(chat)))
-        g_signal_emit(self, signal_activated, 0, chat, *message);
 }
 
 static void on_search_mode(AqChatSidebar *self)
@@ -351,13 +377,13 @@ static void on_search_mode(AqChatSidebar *self)
     }
 }
 
-/* Enter goes to the first of what was found. */
+/* Enter goes to the first of what was found, or of what will be: the search begins a moment after the last letter. */
 static void on_search_enter(AqChatSidebar *self)
 {
-    GtkListBoxRow *row = gtk_list_box_get_row_at_index(GTK_LIST_BOX(self->found), 0);
-    const char *shown = gtk_stack_get_visible_child_name(GTK_STACK(self->stack));
-    if (row && g_str_equal(shown, "found"))
-        on_found_activated(self, row);
+    self->entered = TRUE;
+    if (self->typed)
+        on_search(self);
+    open_first(self);
 }
 
 const char *aq_chat_sidebar_get_search(AqChatSidebar *self)
@@ -438,6 +464,7 @@ static void aq_chat_sidebar_class_init(AqChatSidebarClass *klass)
     gtk_widget_class_bind_template_callback(widget_class, on_found_activated);
     gtk_widget_class_bind_template_callback(widget_class, on_more);
     gtk_widget_class_bind_template_callback(widget_class, on_search);
+    gtk_widget_class_bind_template_callback(widget_class, on_search_text);
     gtk_widget_class_bind_template_callback(widget_class, on_search_mode);
     gtk_widget_class_bind_template_callback(widget_class, on_search_enter);
 }
