@@ -152,7 +152,8 @@ static gboolean scroll_to_end(GtkWidget *widget, GdkFrameClock *clock, gpointer 
     GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(GTK_SCROLLED_WINDOW(self->scrolled));
     double from_end = self->at_end ? gtk_adjustment_get_page_size(adj) : self->keep_from_end;
     self->scroll_tick = 0;
-    gtk_adjustment_set_value(adj, gtk_adjustment_get_upper(adj) - from_end);
+    if (from_end > 0) /* or somebody scrolled away since the frame was asked for */
+        gtk_adjustment_set_value(adj, gtk_adjustment_get_upper(adj) - from_end);
     return G_SOURCE_REMOVE;
 }
 
