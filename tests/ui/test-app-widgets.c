@@ -819,15 +819,12 @@ static void stored_end(gpointer user)
     *(gboolean *)user = TRUE;
 }
 
-/* Of a long chat a few rows are made at once, the others frame by frame. Nothing is drawn here, so there are no frames. */
-static void test_rows(void)
+/* A chat of n messages, loaded, and its view. */
+static GtkWidget *stored_view(AqEngineHost *host, AqChatStore *store, int n, AqChat **ret_chat)
 {
-    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
-    g_autoptr(AqChatStore) store = aq_chat_store_new(NULL);
-    AqStoreChat stored = {.id = 1000, .changed_us = 1, .leaf = 1500, .title = (char *)"Long"};
-    gboolean closed = FALSE;
+    AqStoreChat stored = {.id = 1000, .changed_us = 1, .leaf = 1000 + n, .title = (char *)"Long"};
     aq_chat_store_put_chat(store, &stored);
-    for (int i = 1; i <= 500; i++) {
+    for (int i = 1; i <= n; i++) {
         AqStoreMessage m = {.id = 1000 + i,
                             .chat = 1000,
                             .parent = i > 1 ? 999 + i : 0,
@@ -835,11 +832,29 @@ static void test_rows(void)
                             .text = (char *)"text"};
         aq_chat_store_put_message(store, &m, NULL);
     }
-    g_autoptr(AqChat) chat = aq_chat_new_stored(host, store, &stored);
+    AqChat *chat = *ret_chat = aq_chat_new_stored(host, store, &stored);
     GtkWidget *view = keep(GTK_WIDGET(aq_chat_view_new(chat)));
     while (!aq_chat_get_loaded(chat))
         g_main_context_iteration(NULL, TRUE);
     settle();
+    return view;
+}
+
+static void end_store(AqChatStore *store)
+{
+    gboolean closed = FALSE;
+    aq_chat_store_close(store, stored_end, &closed);
+    while (!closed)
+        g_main_context_iteration(NULL, TRUE);
+}
+
+/* Of a long chat a few rows are made at once, the others frame by frame. Nothing is drawn here, so there are no frames. */
+static void test_rows(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChatStore) store = aq_chat_store_new(NULL);
+    g_autoptr(AqChat) chat = NULL;
+    GtkWidget *view = stored_view(host, store, 500, &chat);
     g_assert_cmpuint(g_list_model_get_n_items(aq_chat_get_messages(chat)), ==, 500);
     GtkListBox *list = GTK_LIST_BOX(need(view, GTK_TYPE_LIST_BOX, "Messages"));
     guint n = 0;
@@ -850,9 +865,55 @@ static void test_rows(void)
     AqMessageRow *last = AQ_MESSAGE_ROW(gtk_list_box_get_row_at_index(list, (int)n - 1));
     g_assert_cmpint(aq_message_get_id(aq_message_row_get_message(last)), ==, 1500);
     g_object_unref(view);
-    aq_chat_store_close(store, stored_end, &closed);
-    while (!closed)
-        g_main_context_iteration(NULL, TRUE);
+    end_store(store);
+}
+
+static gboolean scroll_up(gpointer user)
+{
+    gtk_adjustment_set_value(user, 0);
+    return G_SOURCE_REMOVE;
+}
+
+/* The view has just asked for a frame in which it goes to the end; before that comes, somebody scrolls up. */
+static void on_grown(GtkAdjustment *adj)
+{
+    g_idle_add_full(G_PRIORITY_HIGH, scroll_up, adj, NULL);
+}
+
+/* What grows is followed at its end only. */
+static void test_follow(void)
+{
+    g_autoptr(AqEngineHost) host = aq_engine_host_new(NULL);
+    g_autoptr(AqChatStore) store = aq_chat_store_new(NULL);
+    g_autoptr(AqChat) chat = NULL;
+    GtkWidget *view = stored_view(host, store, 20, &chat), *window = gtk_window_new();
+    gtk_window_set_child(GTK_WINDOW(window), view);
+    gtk_window_set_default_size(GTK_WINDOW(window), 500, 400);
+    gtk_window_present(GTK_WINDOW(window));
+    GtkWidget *list = need(view, GTK_TYPE_LIST_BOX, "Messages");
+    while (!gtk_list_box_get_row_at_index(GTK_LIST_BOX(list), 19))
+        gtk_test_widget_wait_for_draw(window);
+    GtkAdjustment *adj = gtk_scrolled_window_get_vadjustment(
+        GTK_SCROLLED_WINDOW(gtk_widget_get_ancestor(list, GTK_TYPE_SCROLLED_WINDOW)));
+    GtkWidget *last = GTK_WIDGET(gtk_list_box_get_row_at_index(GTK_LIST_BOX(list), 19));
+    for (int grown = 0; grown < 3; grown++) { /* ends only if it is followed */
+        gtk_widget_set_margin_bottom(last, 100 * grown);
+        do
+            gtk_test_widget_wait_for_draw(window);
+        while (gtk_adjustment_get_upper(adj) - gtk_adjustment_get_page_size(adj) <
+                   200 + 100 * grown ||
+               gtk_adjustment_get_value(adj) <
+                   gtk_adjustment_get_upper(adj) - gtk_adjustment_get_page_size(adj));
+    }
+    g_signal_connect(adj, "changed", G_CALLBACK(on_grown), NULL);
+    gtk_widget_set_margin_bottom(last, 300);
+    for (int frame = 0; frame < 6; frame++)
+        gtk_test_widget_wait_for_draw(window);
+    g_assert_cmpfloat(gtk_adjustment_get_value(adj), ==, 0);
+    g_signal_handlers_disconnect_by_func(adj, on_grown, NULL);
+    gtk_window_destroy(GTK_WINDOW(window));
+    g_object_unref(view);
+    end_store(store);
 }
 
 static void test_welcome(void)
@@ -886,6 +947,7 @@ int main(int argc, char **argv)
     g_test_add_func("/app/widgets/settings", test_settings);
     g_test_add_func("/app/widgets/file", test_files);
     g_test_add_func("/app/widgets/rows", test_rows);
+    g_test_add_func("/app/widgets/follow", test_follow);
     g_test_add_func("/app/widgets/welcome", test_welcome);
     return g_test_run();
 }
