@@ -359,8 +359,9 @@ static void on_search(AqChatSidebar *self)
         self->n_asked++;
         aq_chat_store_search(aq_chats_get_store(self->chats), text, FOUND_MAX, search_read,
                              G_OBJECT(self));
-    } else
+    } else {
         gtk_stack_set_visible_child_name(GTK_STACK(self->stack), "chats");
+    }
 }
 
 static void on_search_mode(AqChatSidebar *self)

@@ -220,11 +220,11 @@ static void on_insert(GtkTextBuffer *buffer, GtkTextIter *at, const char *text, 
 
 /* ---- paste ---------------------------------------------------------------------------------- */
 
-/* A text view would make a buffer of what is in the clipboard before it inserts that: with 10 MB the window stood still for a second. So it is read as text here. */
+/* A text view would make a buffer of what is in the clipboard before it inserts that: with 10 MB the window stood still for a second. So it
+ * is read as text here. */
 typedef struct {
     AqComposer *self;
-    GtkTextMark
-        *at; /* where the pointer is; NULL: at the cursor, in the place of what is selected */
+    GtkTextMark *at; /* NULL: at the cursor, in the place of what is selected */
 } Paste;
 
 static void paste_read(GObject *source, GAsyncResult *result, gpointer user)

@@ -302,6 +302,8 @@ def opened(program, home):
 def hostile(home):
     """Stalls of the main thread while what a model may write is written, quicker than by any model, and while 10 MB are pasted: the chat's page alone."""
     for name, text in HOSTILE.items():
+        if len(text) <= HOSTILE_RATE * OPEN_S:  # over before it counts
+            continue
         told('written: ' + name, *grown(home, name, text[:HOSTILE_BYTES], HOSTILE_RATE))
     told('pasted: 10 MB', *grown(home, '10 MB', CODE_10_MB, 'pasted'))
 
